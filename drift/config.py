@@ -1,0 +1,265 @@
+"""Panels, project paths and the clock.
+
+A panel file (TOML) names the models that one record watches and everything
+*we* choose about asking them. :meth:`ModelSpec.instrument` is that choice as
+a hashable document; what a provider reports about itself is never part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+import rfc8785
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from drift.errors import ConfigurationError
+
+#: Version of the asking method. It is part of every instrument: raise it when
+#: the request that a model receives, or the way a reply is read, changes.
+METHOD_VERSION = "1"
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """Return the present time in UTC: the default clock of every command."""
+    return datetime.now(UTC)
+
+
+def timestamp(moment: datetime) -> str:
+    """Return an aware time as ``YYYY-MM-DDTHH:MM:SS.mmmZ`` in UTC."""
+    if moment.tzinfo is None:
+        raise ValueError(f"time without a zone: {moment!r}; expected an aware time in UTC")
+    text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def parse_timestamp(text: str) -> datetime:
+    """Return the aware time which :func:`timestamp` wrote as `text`."""
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def project_root() -> Path:
+    """Return the folder that holds ``config/`` and ``notebooks/``.
+
+    ``REFUSAL_DRIFT_ROOT`` wins; otherwise the working directory or the nearest
+    parent with both folders, else the checkout this package was installed from.
+    """
+    named = os.environ.get("REFUSAL_DRIFT_ROOT")
+    if named:
+        return Path(named).resolve()
+    here = Path.cwd().resolve()
+    for folder in (here, *here.parents, Path(__file__).resolve().parent.parent):
+        if (folder / "config" / "panels").is_dir() and (folder / "notebooks").is_dir():
+            return folder
+    raise ConfigurationError(
+        "no project found",
+        where=str(here),
+        expected="a folder that holds config/panels and notebooks",
+        next_step="run the command in a clone of the project, or set REFUSAL_DRIFT_ROOT",
+    )
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return `value` as RFC 8785 canonical JSON; a float is refused.
+
+    Decimals are written as strings, so that a hash never depends on how a
+    language prints floating-point numbers.
+    """
+    return rfc8785.dumps(_exact(value))
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, float):
+        raise TypeError(f"float {value!r} in a hashed document; expected a string or an integer")
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _exact(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_exact(item) for item in value]
+    return value
+
+
+def sha256_hex(data: bytes) -> str:
+    """Return the SHA-256 of `data` as 64 lower-case hex digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServerSpec(_Strict):
+    """How our own loopback server of an embedded model is started.
+
+    ``sampling`` and ``system_prompt`` are the *server's* defaults, as a remote
+    provider would hold them: they are outside the instrument, so that the lab
+    record can change them without changing what is sent.
+    """
+
+    slots: int = Field(default=4, ge=1, le=64)
+    context: int = Field(default=512, ge=64, description="tokens of context per slot")
+    sampling: dict[str, Decimal | int] = {}
+    system_prompt: str | None = None
+
+
+class ModelSpec(_Strict):
+    """One model of a panel, with all that we choose about asking it."""
+
+    key: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    kind: Literal["openai", "embedded", "phantom"]
+    model: str = Field(min_length=1, description="the model name that is requested")
+    role: Literal["subject", "reference"] = "subject"
+    lab: str = Field(default="", description="who made the model, for display")
+    base_url: str | None = None
+    api_key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
+    weights: str | None = Field(default=None, description="a name in config/weights.toml")
+    weights_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    parameters: dict[str, Decimal | int | str | bool] = {}
+    max_tokens: int = Field(default=512, ge=1)
+    system_prompt: str | None = None
+    seed_policy: Literal["none", "fixed", "per-run"] = "none"
+    seed: int | None = Field(default=None, ge=0, lt=2**31)
+    provider: dict[str, Any] | None = Field(default=None, description="aggregator routing pin")
+    concurrency: int = Field(default=8, ge=1, le=256)
+    timeout_s: int = Field(default=120, ge=1)
+    attempts: int = Field(default=5, ge=1, le=20)
+    price_prompt: Decimal | None = Field(default=None, ge=0, description="USD per million tokens")
+    price_completion: Decimal | None = Field(
+        default=None, ge=0, description="USD per million tokens"
+    )
+    server: ServerSpec = ServerSpec()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelSpec:
+        if self.kind == "openai" and not (self.base_url or "").startswith(("http://", "https://")):
+            raise ValueError("kind 'openai' needs base_url, for example http://127.0.0.1:8000/v1")
+        if self.kind == "embedded" and not self.weights:
+            raise ValueError("kind 'embedded' needs weights, a name in config/weights.toml")
+        if (self.seed_policy == "none") != (self.seed is None):
+            raise ValueError("seed and seed_policy go together: name both, or neither")
+        return self
+
+    def instrument(self) -> dict[str, Any]:
+        """Return what we choose about this model, as a document fit for hashing."""
+        document = {
+            "endpoint": self.kind if self.kind != "openai" else self.base_url,
+            "model": self.model,
+            "parameters": dict(sorted(self.parameters.items())),
+            "max_tokens": self.max_tokens,
+            "system_prompt": self.system_prompt,
+            "seed_policy": self.seed_policy,
+            "seed": self.seed,
+            "provider": self.provider,
+            "method": METHOD_VERSION,
+            "weights_sha256": self.weights_sha256,
+        }
+        exact: dict[str, Any] = _exact(document)
+        return exact
+
+    def instrument_hash(self) -> str:
+        """Return the SHA-256 of the canonical JSON of :meth:`instrument`."""
+        return sha256_hex(canonical_json(self.instrument()))
+
+
+class Panel(_Strict):
+    """The named set of models that one record watches.
+
+    ``cadence_hours`` is None for a record of ad-hoc runs: such a record has no
+    slots, and later no alarm bound. ``scope_plan`` ``daily-full`` makes the
+    first run of each UTC day full; ``listed`` makes the runs whose ordinal is in
+    ``full_runs`` full and all others canonical.
+    """
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    title: str
+    description: str = ""
+    cadence_hours: int | None = Field(default=None, ge=1, le=24 * 7)
+    cadence_note: str = ""
+    scope_plan: Literal["daily-full", "listed"] = "daily-full"
+    full_runs: tuple[int, ...] = ()
+    reserved_slots: int = Field(default=0, ge=0)
+    daily_budget_usd: Decimal | None = Field(default=None, ge=0)
+    time_budget_s: int = Field(default=3600, ge=1, description="longest duration of one run")
+    models: tuple[ModelSpec, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _unique_keys(self) -> Panel:
+        keys = [model.key for model in self.models]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        if twice:
+            raise ValueError(f"model key used twice: {', '.join(twice)}")
+        return self
+
+    def narrowed(self, keys: tuple[str, ...]) -> tuple[ModelSpec, ...]:
+        """Return the models named in `keys`, in panel order; all of them if it is empty."""
+        known = {model.key for model in self.models}
+        unknown = [key for key in keys if key not in known]
+        if unknown:
+            raise ConfigurationError(
+                f"panel {self.name!r} has no model {', '.join(map(repr, unknown))}",
+                expected=f"some of: {', '.join(sorted(known))}",
+                next_step="correct --models or REFUSAL_DRIFT_MODELS",
+            )
+        return tuple(model for model in self.models if not keys or model.key in keys)
+
+
+def load_panel(name: str, *, root: Path) -> Panel:
+    """Read ``config/panels/<name>.toml`` and fill in the weights' hashes.
+
+    `name` may also be the path of a panel file that lives elsewhere.
+
+    Raises
+    ------
+    ConfigurationError
+        The file is missing, is not TOML, or a field is wrong; each wrong field
+        is named with its place in the file.
+    """
+    path = Path(name) if name.endswith(".toml") else root / "config" / "panels" / f"{name}.toml"
+    document = load_toml(path, kind="panel")
+    weights = load_toml(root / "config" / "weights.toml", kind="weights list")
+    try:
+        for number, model in enumerate(document.get("models", [])):
+            if model.get("kind") == "embedded" and model.get("weights") is not None:
+                entry = weights.get(model["weights"])
+                if entry is None:
+                    raise ConfigurationError(
+                        f"unknown weights {model['weights']!r}",
+                        where=f"{path}: models.{number}.weights",
+                        expected=f"one of: {', '.join(sorted(weights))}",
+                    )
+                model["weights_sha256"] = entry["sha256"]
+        return Panel.model_validate(document)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or 'panel'}: {item['msg']}"
+            for item in error.errors()
+        )
+        raise ConfigurationError(
+            f"panel file is not valid: {problems}",
+            where=str(path),
+            next_step="see the comments in config/panels/frontier.toml for every field",
+        ) from None
+
+
+def load_toml(path: Path, *, kind: str) -> dict[str, Any]:
+    """Read one TOML file; numbers with a point become :class:`~decimal.Decimal`."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
+    except FileNotFoundError:
+        others = sorted(item.stem for item in path.parent.glob("*.toml"))
+        raise ConfigurationError(
+            f"no {kind} file",
+            where=str(path),
+            expected=f"one of: {', '.join(others)}" if others else None,
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{kind} file is not TOML: {error}", where=str(path)) from None

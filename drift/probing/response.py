@@ -1,0 +1,77 @@
+"""What is asked and what came back: the two values that probing exchanges."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Status = Literal["ok", "truncated", "empty", "blocked", "failed"]
+
+#: Statuses whose text is judged.
+JUDGED: tuple[Status, ...] = ("ok", "truncated")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One question to one model.
+
+    ``key`` is the arm, ``arm@turn`` or ``arm~k``; ``messages`` are the chat
+    messages before the panel's system prompt is put in front; ``in_corpus`` says
+    that they can be rebuilt from the corpus and need not be stored again.
+    """
+
+    key: str
+    messages: tuple[dict[str, str], ...]
+    in_corpus: bool = True
+
+
+@dataclass(frozen=True)
+class Response:
+    """What came back for one key of one model: a line of a transcript.
+
+    ``text`` is exact: never trimmed or normalised. A lone surrogate is replaced
+    by U+FFFD and named in ``notes``. ``declined`` means that the provider itself
+    says the model refused. ``error`` holds ``http`` (int or None), ``code`` and a
+    masked ``message``. ``usage`` holds ``prompt_tokens`` and ``completion_tokens``
+    where they were reported. ``raw`` is the reply's body where it was not the
+    plain case.
+    """
+
+    key: str
+    model: str
+    status: Status
+    text: str = ""
+    finish_reason: str | None = None
+    declined: bool = False
+    reasoning: str | None = None
+    error: dict[str, Any] | None = None
+    served_model: str | None = None
+    provider: str | None = None
+    fingerprint: str | None = None
+    response_id: str | None = None
+    usage: dict[str, int] | None = None
+    attempts: int = 1
+    asked_at: str = ""
+    latency_ms: int = 0
+    messages_sha256: str = ""
+    messages: list[dict[str, str]] | None = None
+    raw: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return the fields that hold something, in the order of the class."""
+        found: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            always = field.name in ("key", "model", "status", "text")
+            if always or value not in (None, False, (), ""):
+                found[field.name] = list(value) if isinstance(value, tuple) else value
+        return found
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Response:
+        """Return the response that :meth:`document` described."""
+        fields = dict(document)
+        fields["notes"] = tuple(fields.get("notes", ()))
+        return cls(**fields)
