@@ -1,0 +1,243 @@
+"""The hash chain of a record: ``chain.jsonl`` and its ``head.json``.
+
+One RFC 8785 canonical JSON object a line. Every line holds ``seq``, ``prev``
+(SHA-256 of the bytes of the line before, without its newline; 64 zeros for the
+first), ``kind`` and ``at``. ``head.json`` repeats ``seq`` and ``hash`` of the last
+line, so that an accidental cut of the tail shows; against the author of the record
+only copies of a head kept elsewhere help.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from drift.config import canonical_json, sha256_hex, timestamp
+from drift.errors import IntegrityError
+
+GENESIS = "0" * 64
+KINDS = ("registration", "run", "labels", "baseline", "release")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One sealed line: its parsed body and the SHA-256 of its exact bytes."""
+
+    body: dict[str, Any]
+    hash: str
+
+    @property
+    def seq(self) -> int:
+        return int(self.body["seq"])
+
+    @property
+    def kind(self) -> str:
+        return str(self.body["kind"])
+
+
+def parse_line(raw: bytes, *, where: str) -> Line:
+    """Return the line held by `raw` (no newline).
+
+    Raises
+    ------
+    IntegrityError
+        The bytes are not the canonical form of a JSON object with the four
+        fields every line has: edited, or written by another program.
+    """
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise IntegrityError("ledger line is not JSON", where=where, got=str(error)) from None
+    known = isinstance(body, dict) and {"seq", "prev", "kind", "at"} <= body.keys()
+    if not known or not isinstance(body["seq"], int) or body["kind"] not in KINDS:
+        raise IntegrityError(
+            "ledger line lacks seq, prev, kind or at", where=where, expected=f"kind in {KINDS}"
+        )
+    # Sorted compact JSON is already canonical unless a key or number is exotic.
+    if orjson.dumps(body, option=orjson.OPT_SORT_KEYS) != raw:
+        try:
+            canonical = canonical_json(body)
+        except (TypeError, ValueError) as error:
+            raise IntegrityError(
+                "ledger line is not canonical JSON", where=where, got=str(error)
+            ) from None
+        if canonical != raw:
+            raise IntegrityError(
+                "ledger line is not in canonical form: it was edited or re-encoded", where=where
+            )
+    return Line(body, sha256_hex(raw))
+
+
+class Ledger:
+    """Reads and appends the chain of the record in `folder`.
+
+    Nothing here takes the record's lock: the caller that writes holds it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.chain = folder / "chain.jsonl"
+        self.head = folder / "head.json"
+
+    def last(self) -> Line | None:
+        """Return the last line, in time independent of the chain's length."""
+        return next(self.backwards(), None)
+
+    def backwards(self) -> Iterator[Line]:
+        """Yield the lines from the last to the first, reading only what is asked for."""
+        for raw in lines_backwards(self.chain):
+            yield parse_line(raw, where=f"{self.chain}: from the end")
+
+    def forwards(self) -> Iterator[Line]:
+        """Yield the lines from the first to the last; each is checked by :func:`parse_line`."""
+        if not self.chain.exists():
+            return
+        with self.chain.open("rb") as stream:
+            for number, raw in enumerate(stream, start=1):
+                yield parse_line(raw.removesuffix(b"\n"), where=f"{self.chain}:{number}")
+
+    def append(self, kind: str, fields: dict[str, Any], *, at: datetime) -> Line:
+        """Seal one line: durable in the chain first, then repeated in the head.
+
+        Raises
+        ------
+        TypeError
+            A field holds a float.
+        """
+        previous = self.last()
+        body = {
+            **fields,
+            "seq": 0 if previous is None else previous.seq + 1,
+            "prev": GENESIS if previous is None else previous.hash,
+            "kind": kind,
+            "at": timestamp(at),
+        }
+        raw = canonical_json(body)
+        self.chain.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.chain, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            write_all(descriptor, raw + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        line = Line(body, sha256_hex(raw))
+        self._write_head(line)
+        return line
+
+    def _write_head(self, line: Line) -> None:
+        write_atomically(self.head, canonical_json({"seq": line.seq, "hash": line.hash}) + b"\n")
+
+    def read_head(self) -> dict[str, Any] | None:
+        """Return ``{"seq", "hash"}`` of the head file, or None where there is none."""
+        if not self.head.exists():
+            return None
+        try:
+            head = orjson.loads(self.head.read_bytes())
+            return {"seq": int(head["seq"]), "hash": str(head["hash"])}
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            raise IntegrityError("head.json cannot be read", where=str(self.head)) from None
+
+    def recover(self) -> list[str]:
+        """Complete a seal which a kill interrupted; return what was done, in words.
+
+        A torn last line is dropped when the head does not count it; a head one
+        line behind is brought up to date. Anything else that differs between
+        chain and head is left as it is.
+
+        Raises
+        ------
+        IntegrityError
+            Chain and head disagree in a way that no interrupted seal explains.
+        """
+        done = []
+        head = self.read_head()
+        if drop_torn_tail(self.chain):
+            done.append("dropped a torn last line of chain.jsonl")
+        last = self.last()
+        if last is None and head is None:
+            return done
+        if last is not None and head == {"seq": last.seq, "hash": last.hash}:
+            return done
+        behind = (-1, GENESIS) if head is None else (head["seq"], head["hash"])
+        if last is not None and behind == (last.seq - 1, last.body["prev"]):
+            self._write_head(last)
+            done.append(f"brought head.json up to line {last.seq}")
+            return done
+        raise IntegrityError(
+            "head.json and chain.jsonl disagree: the chain was cut or edited",
+            where=str(self.chain),
+            got="no line" if last is None else f"last line {last.seq}, hash {last.hash}",
+            expected="none" if head is None else f"line {head['seq']}, hash {head['hash']}",
+            next_step="run `drift verify` and restore the record from a copy",
+        )
+
+
+def lines_backwards(path: Path, *, block: int = 1 << 16) -> Iterator[bytes]:
+    """Yield the complete lines of a file from the last to the first, without newlines."""
+    position = complete_end(path)
+    rest = b""
+    with path.open("rb") if position else contextlib.nullcontext() as stream:
+        while stream and position > 0:
+            step = min(block, position)
+            position -= step
+            stream.seek(position)
+            rest, *later = (stream.read(step) + rest).split(b"\n")
+            yield from (raw for raw in reversed(later) if raw)
+    if rest:
+        yield rest
+
+
+def complete_end(path: Path, *, block: int = 1 << 16) -> int:
+    """Return the offset behind the last newline of a file; 0 if it has none or is absent."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as stream:
+        position = stream.seek(0, os.SEEK_END)
+        while position > 0:
+            step = min(block, position)
+            position -= step
+            stream.seek(position)
+            found = stream.read(step).rfind(b"\n")
+            if found >= 0:
+                return position + found + 1
+    return 0
+
+
+def drop_torn_tail(path: Path) -> bool:
+    """Cut what follows the last newline of a file; return whether there was anything."""
+    end = complete_end(path)
+    if not path.exists() or path.stat().st_size == end:
+        return False
+    os.truncate(path, end)
+    return True
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of `data`; ``os.write`` alone may stop early."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`, durably: readers see the old bytes or the new ones."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        write_all(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    part.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

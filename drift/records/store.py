@@ -1,0 +1,241 @@
+"""The files of one record: where they are, how they are written and read back.
+
+``transcripts/<YYYY-MM>/<run>.jsonl`` holds the sealed answers of a run,
+``labels/<judge>/<run>.jsonl`` what a judge said of them, ``open/<run>.jsonl`` a run
+that is still being asked. Readers take ``.jsonl`` and ``.jsonl.gz`` alike; a hash is
+always over the uncompressed bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gzip
+import os
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from drift.errors import DriftError, IntegrityError
+from drift.records.ledger import complete_end, lines_backwards, write_all
+
+
+def judge_folder(judge_id: str, rules_hash: str) -> str:
+    """Return the folder name of one version of one judge below ``labels/``."""
+    return f"{judge_id}-{rules_hash[:12]}"
+
+
+class Store:
+    """Paths and plain files of the record in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.registration = folder / "registration.json"
+        self.churn = folder / "churn.jsonl"
+        self.findings = folder / "findings.jsonl"
+        self.series = folder / "series.json"
+
+    def open_run(self, run: str) -> Path:
+        return self.folder / "open" / f"{run}.jsonl"
+
+    def open_runs(self) -> list[Path]:
+        """Return the runs still being asked, oldest first; at most one in a sound record."""
+        return sorted((self.folder / "open").glob("*.jsonl"))
+
+    def transcript(self, run: str) -> Path:
+        return self.folder / "transcripts" / f"{run[:4]}-{run[4:6]}" / f"{run}.jsonl"
+
+    def labels(self, judge: str, run: str) -> Path:
+        return self.folder / "labels" / judge / f"{run}.jsonl"
+
+    def reading(self, run: str) -> Path:
+        return self.folder / "readings" / f"{run}.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the record's lock: one command at a time changes a record.
+
+        Raises
+        ------
+        DriftError
+            Another command holds it.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DriftError(
+                    "another command is changing this record",
+                    where=str(self.folder),
+                    next_step="wait until it has ended; a killed command leaves no lock behind",
+                ) from None
+            yield
+
+
+def dump_line(document: dict[str, Any]) -> bytes:
+    """Return one JSON line with its newline, keys in the order given."""
+    return orjson.dumps(document) + b"\n"
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the uncompressed bytes of `path`, or of ``<path>.gz`` if only that exists.
+
+    Raises
+    ------
+    IntegrityError
+        Neither file is there, or the compressed one is damaged.
+    """
+    try:
+        if path.exists():
+            return path.read_bytes()
+        return gzip.decompress(path.with_name(path.name + ".gz").read_bytes())
+    except FileNotFoundError:
+        raise IntegrityError(
+            "a file which the chain names is missing",
+            where=str(path),
+            next_step="restore it from a copy of the record",
+        ) from None
+    except (EOFError, OSError) as error:
+        raise IntegrityError(f"file cannot be read: {error}", where=str(path)) from None
+
+
+def parse_lines(data: bytes, *, where: Path) -> list[dict[str, Any]]:
+    """Return the JSON objects of a ``.jsonl`` file's bytes.
+
+    Raises
+    ------
+    IntegrityError
+        A line is not a JSON object; the line is named.
+    """
+    rows = []
+    for number, raw in enumerate(data.split(b"\n"), start=1):
+        if not raw:
+            continue
+        try:
+            row = orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            raise IntegrityError(
+                "line is not JSON", where=f"{where}:{number}", got=str(error)
+            ) from None
+        if not isinstance(row, dict):
+            raise IntegrityError("line is not a JSON object", where=f"{where}:{number}")
+        rows.append(row)
+    return rows
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a transcript, labels, churn or findings file."""
+    return parse_lines(read_bytes(path), where=path)
+
+
+def exists(path: Path) -> bool:
+    """Tell whether `path` is there, plain or compressed."""
+    return path.exists() or path.with_name(path.name + ".gz").exists()
+
+
+def append_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Append rows to a derived log, durably."""
+    data = b"".join(map(dump_line, rows))
+    if not data:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        write_all(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def drop_rows_of(path: Path, run: str) -> None:
+    """Cut the rows of `run` and a torn line from the end of a derived log."""
+    if not path.exists():
+        return
+    keep = complete_end(path)
+    for raw in lines_backwards(path):
+        if orjson.loads(raw).get("run") != run:
+            break
+        keep -= len(raw) + 1
+    if keep < path.stat().st_size:
+        os.truncate(path, keep)
+
+
+class Appender:
+    """Appends rows to one file; a row counts only after its group's fsync.
+
+    A thread takes what has gathered, writes it, calls fsync once and then wakes
+    the waiting tasks, so the event loop never waits for the disk.
+
+    Examples
+    --------
+    ``async with Appender(path) as appender: await appender.append(row)``
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._queue: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = (
+            queue.SimpleQueue()
+        )
+
+    async def __aenter__(self) -> Appender:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._write_groups, name="appender", daemon=True)
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        os.close(self._descriptor)
+
+    async def append(self, document: dict[str, Any]) -> None:
+        """Return once the row is durable.
+
+        Raises
+        ------
+        DriftError
+            The disk refused it (full, read-only); the row is not stored.
+        """
+        stored: asyncio.Future[None] = self._loop.create_future()
+        self._queue.put((dump_line(document), stored))
+        await stored
+
+    def _write_groups(self) -> None:
+        failure: DriftError | None = None
+        closing = False
+        while not closing:
+            group = [self._queue.get()]
+            while not self._queue.empty():
+                group.append(self._queue.get())
+            closing = None in group
+            waiting = [item for item in group if item is not None]
+            if waiting and failure is None:
+                try:
+                    write_all(self._descriptor, b"".join(data for data, _ in waiting))
+                    os.fsync(self._descriptor)
+                except OSError as error:
+                    # A part of the group may be on disk: nothing may follow it.
+                    failure = DriftError(
+                        f"an answer could not be stored: {error.strerror}",
+                        where=str(self._path),
+                        next_step="free the disk and run the command again; it resumes the run",
+                    )
+            self._loop.call_soon_threadsafe(_settle, [future for _, future in waiting], failure)
+
+
+def _settle(futures: list[asyncio.Future[None]], failure: DriftError | None) -> None:
+    for future in futures:
+        if future.done():
+            continue
+        if failure is None:
+            future.set_result(None)
+        else:
+            future.set_exception(failure)
