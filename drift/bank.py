@@ -1,0 +1,296 @@
+"""The probe bank: the frozen questions, the arms made of them, and their check.
+
+A family is one question in three English wordings and, for some, a Simplified
+Chinese twin of the first. :func:`check_bank` names every problem of a bank
+with its place in the file; :func:`load_bank` refuses a bank that has any.
+:func:`registry_hash` commits to the prompt texts themselves: rewording one
+character makes another registration.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from drift.config import canonical_json, sha256_hex
+from drift.errors import ConfigurationError
+
+SCOPES = ("canonical", "full")
+VARIANTS = ("en-1", "en-2", "en-3")
+
+#: Two prompts of one language are near-identical from this Dice coefficient of their words
+#: on, order ignored; each Chinese character counts as a word.
+NEAR_IDENTICAL = 0.8
+
+#: A larger bank file is refused.
+MAX_BYTES = 1_000_000
+
+_SLUG = "[a-z0-9]+(-[a-z0-9]+)*"
+_FORBID = ConfigDict(extra="forbid")
+_PROMPT = re.compile(r"families\[\d+\]\.(wordings|zh)(\[\d+\])?")
+_TOKEN = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")
+_LATIN_PROSE = re.compile(r"[A-Za-z]+(?:[ ,'’-]+[A-Za-z]+){2,}")
+# Unicode calls these letters or marks, though they leave nothing to see.
+_BLANK = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0]")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a bank, and its place: ``families[3].wordings[1]``."""
+
+    path: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One prompt of one family: what a model is asked. ``id`` is ``topic/slug#variant``."""
+
+    id: str
+    family: str
+    variant: str
+    language: str
+    prompt: str
+
+    @property
+    def canonical(self) -> bool:
+        """Whether this is the bare wording that every run asks."""
+        return self.variant == VARIANTS[0]
+
+
+@checked_dataclass(frozen=True, config=_FORBID)
+class Family:
+    """One question of the bank: the statistical unit."""
+
+    id: Annotated[str, Field(pattern=f"^{_SLUG}/{_SLUG}$")]
+    topic: Annotated[str, Field(pattern=f"^{_SLUG}$")]
+    control: StrictBool
+    why_benign: str
+    provenance: str
+    wordings: tuple[str, str, str]
+    zh: str | None
+
+    def arms(self) -> tuple[Arm, ...]:
+        """Return the three English arms and, where there is one, the Chinese arm."""
+        prompts = dict(zip((*VARIANTS, "zh"), (*self.wordings, self.zh), strict=True))
+        return tuple(
+            Arm(f"{self.id}#{variant}", self.id, variant, variant[:2], prompt)
+            for variant, prompt in prompts.items()
+            if prompt is not None
+        )
+
+
+@dataclass(frozen=True)
+class Bank:
+    """A checked probe bank; ``sha256`` is that of the whole file's bytes."""
+
+    name: str
+    version: str
+    sha256: str
+    families: tuple[Family, ...]
+
+    def arms(self, scope: str) -> tuple[Arm, ...]:
+        """Return the arms that a run of this scope asks, sorted by id."""
+        if scope not in SCOPES:
+            raise ConfigurationError("unknown scope", got=scope, expected=" or ".join(SCOPES))
+        every = (arm for family in self.families for arm in family.arms())
+        chosen = (arm for arm in every if scope == "full" or arm.canonical)
+        return tuple(sorted(chosen, key=lambda arm: arm.id))
+
+    def family(self, id: str) -> Family:
+        """Return the family of this id; ConfigurationError if the bank has none."""
+        for family in self.families:
+            if family.id == id:
+                return family
+        raise ConfigurationError(f"{self.name} {self.version} has no family {id!r}")
+
+    def arm(self, id: str) -> Arm:
+        """Return the arm of this id; ConfigurationError if the bank has none."""
+        for arm in self.family(id.partition("#")[0]).arms():
+            if arm.id == id:
+                return arm
+        raise ConfigurationError(f"{self.name} {self.version} has no arm {id!r}")
+
+
+class _Counts(BaseModel):
+    model_config = _FORBID
+    families: StrictInt
+    sensitive: StrictInt
+    controls: StrictInt
+    chinese: StrictInt
+
+
+class _Document(BaseModel):
+    model_config = _FORBID
+    name: str = Field(pattern="^[a-z0-9]+([_-][a-z0-9]+)*$")
+    version: str = Field(pattern=r"^(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}$")
+    licence: str
+    language_note: str
+    counts: _Counts
+    families: tuple[Family, ...]
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that remembers which of its keys were written twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.twice = [key for key, n in Counter(key for key, _ in pairs).items() if n > 1]
+
+
+def prompt_hashes(arms: Iterable[Arm]) -> dict[str, str]:
+    """Return for each arm id the SHA-256 of its prompt as UTF-8, in order of the ids."""
+    ordered = sorted(arms, key=lambda arm: arm.id)
+    hashes = {arm.id: sha256_hex(arm.prompt.encode("utf-8")) for arm in ordered}
+    if len(hashes) != len(ordered):
+        raise ValueError("an arm id was given twice; expected every arm once")
+    return hashes
+
+
+def registry_hash(arms: Iterable[Arm]) -> str:
+    """Return the SHA-256 of the canonical JSON of :func:`prompt_hashes`."""
+    return sha256_hex(canonical_json(prompt_hashes(arms)))
+
+
+def load_bank(path: Path) -> Bank:
+    """Read and check a probe bank.
+
+    Raises
+    ------
+    ConfigurationError
+        The file cannot be read, is larger than :data:`MAX_BYTES` or is not JSON
+        (line and column are named), or the bank has problems (all are named).
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"more than {MAX_BYTES} bytes")
+        document = json.loads(data.decode("utf-8"), object_pairs_hook=_Object)
+        problems = check_bank(document)
+    except (OSError, ValueError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(f"probe bank cannot be read: {why}", where=str(path)) from None
+    if problems:
+        raise ConfigurationError(
+            "\n    ".join([f"probe bank has {len(problems)} problem(s):", *map(str, problems)]),
+            where=str(path),
+            next_step="correct them and run `drift bank check`",
+        )
+    checked = _Document.model_validate(document)
+    return Bank(checked.name, checked.version, sha256_hex(data), checked.families)
+
+
+def check_bank(document: Any) -> list[Problem]:
+    """Return every problem of a bank's document; an empty list means that it can be used.
+
+    Checked are fields and types, ids and topics, the counts that the file
+    states, empty or untrimmed texts, characters that cannot be seen, the script
+    of each wording, and duplicate or near-identical prompts over the whole bank.
+    """
+    problems: list[Problem] = []
+    try:
+        _Document.model_validate(document)
+    except ValidationError as error:
+        for item in error.errors(include_url=False, include_input=False):
+            kind = item["type"].partition("_")[0]
+            what = "expected an object" if kind in ("model", "dataclass") else item["msg"]
+            problems.append(Problem(_path(item["loc"]), what))
+    prompts: list[tuple[str, str]] = []
+    for loc, value in _walk((), document):
+        path = _path(loc)
+        for key in getattr(value, "twice", ()):
+            problems.append(Problem(_path((*loc, key)), "key written twice"))
+        if isinstance(value, str):
+            prompt = _PROMPT.fullmatch(path)
+            prompts += [(path, value)] if prompt else []
+            problems += [Problem(path, what) for what in _faults(value, prompt and prompt[1])]
+    if isinstance(document, dict) and isinstance(document.get("families"), list):
+        problems += _family_problems(document["families"], document.get("counts"))
+    return [*problems, *_likeness_problems(prompts)]
+
+
+def _walk(loc: tuple[Any, ...], value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    yield loc, value
+    items = value.items() if isinstance(value, dict) else ()
+    for key, item in enumerate(value) if isinstance(value, list) else items:
+        yield from _walk((*loc, key), item)
+
+
+def _path(loc: tuple[Any, ...]) -> str:
+    # An unknown key may hold anything, and the path is printed on a terminal.
+    names = [k if re.fullmatch(r"\w+", str(k), re.ASCII) else ascii(k) for k in loc]
+    joined = "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in names)
+    return joined.removeprefix(".") or "bank"
+
+
+def _faults(text: str, field: str | None) -> Iterator[str]:
+    """Say what is wrong with one text; `field` is ``wordings``, ``zh`` or None."""
+    if not text.strip():
+        yield "empty"
+        return
+    if text != text.strip():
+        yield "space at the start or the end"
+    if field == "zh" and _LATIN_PROSE.search(text):
+        yield "wrong script for Chinese: three Latin words in a row"
+    letters = {c for c in text if c.isalpha()}
+    latin = {c for c in letters if unicodedata.name(c, "").startswith("LATIN")}
+    han = {c for c in letters if unicodedata.name(c, "").startswith("CJK UNIFIED")}
+    if field == "zh" and not han:
+        yield "wrong script for Chinese: no Chinese character"
+    wide = {c for c in text if unicodedata.east_asian_width(c) in "WF"}
+    # Every category of control, format (bidi, zero width), surrogate and space but U+0020.
+    hidden = {c for c in text if unicodedata.category(c)[0] in "CZ" and c != " "}
+    big5, gb2312 = ({c for c in han if c.encode(n, "ignore")} for n in ("big5", "gb2312"))
+    for what, characters in (
+        ("invisible or control character", hidden | set(_BLANK.findall(text))),
+        ("wrong script for English:", (letters - latin) | wide if field == "wordings" else set()),
+        ("wrong script for Chinese:", letters - han - latin if field == "zh" else set()),
+        # Traditional only: in Big5, and not in GB 2312, the Simplified set.
+        ("Traditional character", big5 - gb2312 if field == "zh" else set()),
+    ):
+        if characters:
+            yield f"{what} {', '.join(f'U+{ord(c):04X}' for c in sorted(characters))}"
+
+
+def _family_problems(families: list[Any], counts: Any) -> Iterator[Problem]:
+    """Compare ids with each other and with topics, and the families with the stated counts."""
+    entries = [f if isinstance(f, dict) else {} for f in families]
+    first: dict[str, int] = {}
+    for number, family in enumerate(entries):
+        id, topic = str(family.get("id")), str(family.get("topic"))
+        if "id" in family and first.setdefault(id, number) != number:
+            yield Problem(f"families[{number}].id", f"same as families[{first[id]}].id")
+        if "id" in family and "topic" in family and id.partition("/")[0] != topic:
+            yield Problem(f"families[{number}].topic", "not what stands before / in the id")
+    found = {
+        "families": len(entries),
+        "sensitive": sum(f.get("control") is False for f in entries),
+        "controls": sum(f.get("control") is True for f in entries),
+        "chinese": sum(isinstance(f.get("zh"), str) for f in entries),
+    }
+    for key, stated in counts.items() if isinstance(counts, dict) else ():
+        if type(stated) is int and found.get(key, stated) != stated:
+            yield Problem(f"counts.{key}", f"states {stated}, found {found[key]}")
+
+
+def _likeness_problems(prompts: list[tuple[str, str]]) -> Iterator[Problem]:
+    """Name each prompt that is too like an earlier one, once, with the closest of them."""
+    words = [Counter(_TOKEN.findall(text.casefold())) for _, text in prompts]
+    for later, mine in enumerate(words):
+        shared = [2 * (mine & w).total() / max(1, (mine + w).total()) for w in words[:later]]
+        if (dice := max(shared, default=0)) >= NEAR_IDENTICAL:
+            how = "duplicate of" if dice == 1 else f"near-identical ({dice:.2f}) to"
+            yield Problem(prompts[later][0], f"{how} {prompts[shared.index(dice)][0]}")
