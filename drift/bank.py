@@ -27,8 +27,8 @@ from drift.errors import ConfigurationError
 SCOPES = ("canonical", "full")
 VARIANTS = ("en-1", "en-2", "en-3")
 
-#: Two prompts of one language are near-identical from this Dice coefficient of their words
-#: on, order ignored; each Chinese character counts as a word.
+#: Two prompts are near-identical from this Dice coefficient of their words on, order
+#: ignored; each Chinese character counts as a word.
 NEAR_IDENTICAL = 0.8
 
 #: A larger bank file is refused.
@@ -41,6 +41,15 @@ _TOKEN = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")
 _LATIN_PROSE = re.compile(r"[A-Za-z]+(?:[ ,'’-]+[A-Za-z]+){2,}")
 # Unicode calls these letters or marks, though they leave nothing to see.
 _BLANK = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0]")
+# What pydantic says in the words of Python, in the words of JSON.
+_SAID = {
+    "model_type": "expected an object",
+    "dataclass_type": "expected an object",
+    "tuple_type": "expected a list",
+    "extra_forbidden": "unknown field",
+    "unexpected_keyword_argument": "unknown field",
+    "missing": "missing",
+}
 
 
 @dataclass(frozen=True)
@@ -205,9 +214,7 @@ def check_bank(document: Any) -> list[Problem]:
         _Document.model_validate(document)
     except ValidationError as error:
         for item in error.errors(include_url=False, include_input=False):
-            kind = item["type"].partition("_")[0]
-            what = "expected an object" if kind in ("model", "dataclass") else item["msg"]
-            problems.append(Problem(_path(item["loc"]), what))
+            problems.append(Problem(_path(item["loc"]), _SAID.get(item["type"], item["msg"])))
     prompts: list[tuple[str, str]] = []
     for loc, value in _walk((), document):
         path = _path(loc)
@@ -238,17 +245,14 @@ def _path(loc: tuple[Any, ...]) -> str:
 
 def _faults(text: str, field: str | None) -> Iterator[str]:
     """Say what is wrong with one text; `field` is ``wordings``, ``zh`` or None."""
-    if not text.strip():
-        yield "empty"
-        return
-    if text != text.strip():
-        yield "space at the start or the end"
+    if text != text.strip() or not text:
+        yield "space at the start or the end" if text.strip() else "empty"
     if field == "zh" and _LATIN_PROSE.search(text):
         yield "wrong script for Chinese: three Latin words in a row"
     letters = {c for c in text if c.isalpha()}
     latin = {c for c in letters if unicodedata.name(c, "").startswith("LATIN")}
     han = {c for c in letters if unicodedata.name(c, "").startswith("CJK UNIFIED")}
-    if field == "zh" and not han:
+    if field == "zh" and not han and text.strip():
         yield "wrong script for Chinese: no Chinese character"
     wide = {c for c in text if unicodedata.east_asian_width(c) in "WF"}
     # Every category of control, format (bidi, zero width), surrogate and space but U+0020.
@@ -289,8 +293,10 @@ def _family_problems(families: list[Any], counts: Any) -> Iterator[Problem]:
 def _likeness_problems(prompts: list[tuple[str, str]]) -> Iterator[Problem]:
     """Name each prompt that is too like an earlier one, once, with the closest of them."""
     words = [Counter(_TOKEN.findall(text.casefold())) for _, text in prompts]
-    for later, mine in enumerate(words):
-        shared = [2 * (mine & w).total() / max(1, (mine + w).total()) for w in words[:later]]
+    sizes = [bag.total() for bag in words]
+    for later, bag in enumerate(words):
+        pairs = zip(words[:later], sizes, strict=False)
+        shared = [2 * (bag & w).total() / max(1, sizes[later] + size) for w, size in pairs]
         if (dice := max(shared, default=0)) >= NEAR_IDENTICAL:
             how = "duplicate of" if dice == 1 else f"near-identical ({dice:.2f}) to"
             yield Problem(prompts[later][0], f"{how} {prompts[shared.index(dice)][0]}")
