@@ -1,0 +1,49 @@
+import json
+import subprocess
+import sys
+
+import drift.stats
+
+PROBE = """
+import importlib, json, pkgutil, sys
+import numpy, scipy.special
+before = set(sys.modules)
+import drift.stats
+for module in pkgutil.iter_modules(drift.stats.__path__):
+    importlib.import_module(f"drift.stats.{module.name}")
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def test_stats_import_numpy_and_scipy_alone():
+    out = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    loaded = json.loads(out.stdout)
+    own = {name for name in loaded if name.split(".")[0] == "drift"}
+    assert own >= {"drift.stats", "drift.stats.intervals"}
+    assert all(name == "drift" or name.startswith("drift.stats") for name in own)
+    others = {name.split(".")[0] for name in loaded} - {"drift"}
+    assert others <= set(sys.stdlib_module_names) | {"numpy", "scipy"}
+
+
+PUBLIC = {
+    "Flips",
+    "clopper_pearson_upper",
+    "control_check",
+    "detectability_sentence",
+    "family_majority",
+    "flips",
+    "language_asymmetry",
+    "midp_mcnemar",
+    "minimum_detectable_flips",
+    "proportion",
+    "purpose_unlock",
+    "rate_range",
+    "significant",
+    "wilson_interval",
+    "wording_invariance",
+}
+
+
+def test_the_public_list_is_these_names():
+    found = {name for name, value in vars(drift.stats).items() if callable(value)}
+    assert {name for name in found if not name.startswith("_")} == PUBLIC
