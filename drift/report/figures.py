@@ -1,0 +1,213 @@
+"""Figures: functions that draw a tidy frame on Axes, and the SVG a page carries.
+
+The SVG takes its ink from the page (``currentColor`` and a few CSS variables), so
+one picture serves light and dark; every distinction is made by shape or by text as
+well as by colour. Text stays text. The bytes depend on the data alone.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from drift.config import project_root
+
+STYLE = Path("report") / "figures.mplstyle"
+#: Colours in the style file that stand for a colour of the page.
+PAGE_COLOURS = {
+    "#010101": "currentColor",
+    "#020202": "var(--drift-muted, #6b7280)",
+    "#030303": "var(--drift-line, #d4d8dd)",
+    "#0a0001": "var(--drift-1, #1f6f8b)",
+    "#0a0002": "var(--drift-2, #a4510f)",
+    "#0a0003": "var(--drift-3, #5b4b9a)",
+    "#0a0004": "var(--drift-4, #3d7a3d)",
+}
+INK, MUTED, LINE, *COLOURS = PAGE_COLOURS
+SHAPES = ("o", "s", "^", "D", "v", "P")
+#: How an outcome is drawn in the label grid: marker, filled or not, relative area.
+OUTCOME_SHAPES: dict[str, tuple[str, bool, float]] = {
+    "refused": ("s", True, 1.0),
+    "answered": ("o", False, 0.8),
+    "undetermined": ("d", False, 0.8),
+    "blocked": ("X", True, 0.8),
+    "failed": ("x", True, 0.7),
+    "empty": ("_", True, 0.7),
+    "missing": (".", True, 0.3),
+}
+
+
+def interval_plot(frame: pd.DataFrame, axes: Axes) -> None:
+    """Draw each rate as a mark with its 95 % interval, counts at the right margin.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns group (name at the left), series (shape and colour), refused, n,
+        estimate, low, high (shares of 1), reason. A row without an estimate is
+        written out as not estimable, never drawn.
+    axes : Axes
+        Cleared Axes, as :func:`draw` makes them.
+    """
+    series = list(dict.fromkeys(frame.series))
+    position, ticks = 0.0, []
+    for group, rows in frame.groupby("group", sort=False):
+        top = position
+        for row in rows.itertuples():
+            which = series.index(row.series)
+            colour, shape = COLOURS[which % len(COLOURS)], SHAPES[which % len(SHAPES)]
+            if pd.isna(row.estimate):
+                axes.text(1, position, "not estimable", va="center", color=MUTED, style="italic")
+            else:
+                limits = [100 * row.low, 100 * row.high]
+                axes.plot(limits, [position, position], color=colour, solid_capstyle="butt")
+                axes.plot([100 * row.estimate], [position], shape, color=colour)
+            axes.annotate(
+                f"{row.refused} of {row.n}",
+                (1.015, position),
+                va="center",
+                annotation_clip=False,
+                xycoords=("axes fraction", "data"),
+            )
+            position += 1
+        ticks.append(((top + position - 1) / 2, str(group)))
+        position += 0.4
+    axes.set_yticks([at for at, _ in ticks], [name for _, name in ticks])
+    axes.set_ylim(position - 0.9, -0.7)
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("refused, % of determined labels")
+    axes.grid(axis="x")
+    if len(series) > 1:
+        marks = [
+            mpl.lines.Line2D(
+                [], [], color=COLOURS[i % len(COLOURS)], marker=SHAPES[i % len(SHAPES)]
+            )
+            for i in range(len(series))
+        ]
+        axes.legend(marks, series, loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
+
+
+def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
+    """Draw what each model did on each wording of each family: one mark an arm.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns topic, family, variant, model, outcome, control; one row an arm.
+    axes : Axes
+        Cleared Axes, as :func:`draw` makes them.
+    """
+    models, variants = sorted(frame.model.unique()), sorted(frame.variant.unique())
+    columns = {
+        (model, variant): i * (len(variants) + 0.8) + j
+        for i, model in enumerate(models)
+        for j, variant in enumerate(variants)
+    }
+    rows: dict[str, float] = {}
+    position = 0.0
+    for topic, families in frame.groupby("topic", sort=True):
+        axes.text(-0.75, position, str(topic), ha="right", va="center", weight="bold")
+        position += 0.9
+        for family in sorted(families.family.unique()):
+            rows[family] = position
+            control = bool(families.loc[families.family == family, "control"].iloc[0])
+            name = family.partition("/")[2] + (" (control)" if control else "")
+            axes.text(-0.75, position, name, ha="right", va="center", color=MUTED)
+            position += 1
+        position += 0.1
+    for outcome, cells in frame.groupby("outcome", sort=True):
+        shape, filled, area = OUTCOME_SHAPES.get(str(outcome), ("d", False, 0.8))
+        colour = COLOURS[1] if outcome == "refused" else INK
+        drawn = {"color": colour} if filled else {"facecolors": "none", "edgecolors": MUTED}
+        axes.scatter(
+            [columns[key] for key in zip(cells.model, cells.variant, strict=True)],
+            [rows[family] for family in cells.family],
+            s=60 * area,
+            marker=shape,
+            linewidths=1.1,
+            label=str(outcome),
+            **drawn,
+        )
+    axes.set_xticks(list(columns.values()), [variant for _, variant in columns])
+    axes.tick_params(axis="x", top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+    middle = (len(variants) - 1) / 2
+    for model in models:
+        axes.text(columns[model, variants[0]] + middle, -1.9, model, ha="center", weight="bold")
+    axes.set_ylim(position - 0.4, -0.7)
+    axes.set_xlim(-0.6, max(columns.values()) + 0.6)
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    axes.legend(loc="upper right", bbox_to_anchor=(0, 0), ncols=2)
+
+
+def draw(
+    function: Callable[[pd.DataFrame, Axes], None],
+    frame: pd.DataFrame,
+    *,
+    left: float,
+    right: float,
+) -> Figure:
+    """Return a figure on which `function` has drawn `frame`; margins in inches."""
+    if function is interval_plot:
+        height = 0.9 + 0.27 * len(frame) + 0.12 * frame.group.nunique()
+    else:
+        height = 1.1 + 0.215 * (frame.family.nunique() + 0.6 * frame.topic.nunique())
+    width = 7.4  # inches
+    with mpl.rc_context(fname=project_root() / STYLE):
+        figure = Figure(figsize=(width, height))
+        axes = figure.add_axes(
+            (left / width, 0.5 / height, 1 - (left + right) / width, 1 - 0.9 / height)
+        )
+        function(frame, axes)
+    return figure
+
+
+def svg(figure: Figure, *, label: str, alt: str) -> str:
+    """Return the figure as an SVG element: no date, ids of its own, ink of the page.
+
+    `alt` is escaped already.
+    """
+    with mpl.rc_context(fname=project_root() / STYLE):
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
+    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.S)
+    for colour, name in PAGE_COLOURS.items():
+        text = text.replace(colour, name)
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+    text = re.sub(r' id="([^"]+)"', lambda m: f' id="{label}-{m[1]}"' if m[1] in used else "", text)
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{label}-", text)
+    size = re.search(r'viewBox="[^"]+"', text)
+    opening = f'<svg {size[0] if size else ""} role="img" aria-label="{alt}">'
+    return re.sub(r"<svg[^>]*>", lambda _: opening, text, count=1).strip()
+
+
+def describe_intervals(frame: pd.DataFrame) -> str:
+    """Return the alternative text of :func:`interval_plot`: each rate in words."""
+    return "; ".join(
+        f"{row.group}, {row.series}: not estimable, {row.reason}"
+        if pd.isna(row.estimate)
+        else f"{row.group}, {row.series}: {100 * row.estimate:.1f} % refused ({row.refused} of "
+        f"{row.n}), 95 % interval {100 * row.low:.1f} to {100 * row.high:.1f} %"
+        for row in frame.itertuples()
+    )
+
+
+def describe_grid(frame: pd.DataFrame) -> str:
+    """Return the alternative text of :func:`label_grid`: counts of outcomes by model."""
+    parts = [
+        f"{model}: "
+        + ", ".join(f"{count} {name}" for name, count in rows.outcome.value_counts().items())
+        + f" of {len(rows)} arms"
+        for model, rows in frame.groupby("model", sort=True)
+    ]
+    return "; ".join(parts)

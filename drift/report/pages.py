@@ -1,0 +1,477 @@
+"""What a page shows: pieces of HTML out of a record, for the notebooks to display.
+
+Everything that comes from a record passes :func:`escaped` exactly once. A piece of a
+record without a run is one sentence that says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+import pandas as pd
+from IPython.display import HTML
+from matplotlib.figure import Figure
+
+from drift.report import figures
+from drift.report.tables import EXCLUDED, VARIANTS, Record, label_grid, rates, responses
+
+#: Characters of a response shown on the page; the record holds the whole text.
+SHOWN = 20_000
+NO_FULL = "no full run in this series yet"
+NO_RUN = "This record holds no run yet; <code>drift refresh</code> makes one."
+COVERAGE = ("asked", "determined", "undetermined", "truncated", "empty", "blocked", "failed")
+COVERAGE += ("missing",)
+#: Characters that HTML, Quarto's shortcodes, Markdown or TeX mathematics would read.
+ACTIVE = str.maketrans({c: f"&#{ord(c)};" for c in "&<>\"'`${}[]\\"})
+HIDDEN = re.compile("[^\n\t\x20-\x7e]")
+
+
+class Markup(str):
+    """Text that is HTML already, made by this module from escaped parts."""
+
+
+def escaped(text: object) -> Markup:
+    """Return `text` as inert HTML: no markup of any kind, nothing invisible.
+
+    Control, format and bidirectional characters are written as ``U+202E``, so a
+    response can neither hide text nor reorder what stands around it.
+    """
+    if isinstance(text, Markup):
+        return text
+    return Markup(HIDDEN.sub(_visible, str(text).translate(ACTIVE)))
+
+
+def _visible(match: re.Match[str]) -> str:
+    character = match.group()
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+    if hidden or ord(character) & 0xFFFE == 0xFFFE:
+        return f'<span class="drift-hidden">U+{ord(character):04X}</span>'
+    return character
+
+
+def table(frame: pd.DataFrame, *, empty: str = "None.") -> Markup:
+    """Return `frame` as a table that scrolls in its own box; columns of numbers right-aligned."""
+    if frame.empty:
+        return Markup(f"<p>{empty}</p>")
+    number = [pd.api.types.is_numeric_dtype(frame[name]) for name in frame]
+    rows = frame.itertuples(index=False)
+    head, *body = (
+        "<tr>" + "".join(map(_cell, line, number, repeat(tag))) + "</tr>"
+        for line, tag in ((frame.columns, 'th scope="col"'), *zip(rows, repeat("td")))
+    )
+    # Quarto would read a table of its own out of ours without the attribute.
+    return Markup(
+        '<div class="drift-table" tabindex="0"><table data-quarto-disable-processing="true">'
+        f"<thead>{head}</thead><tbody>\n" + "\n".join(body) + "\n</tbody></table></div>"
+    )
+
+
+def _cell(value: object, right: bool, tag: str) -> str:
+    missing = value is None or (isinstance(value, float) and pd.isna(value))
+    side = ' class="drift-number"' if right else ""
+    return f"<{tag}{side}>{'' if missing else escaped(value)}</{tag[:2]}>"
+
+
+def percent(share: float) -> str:
+    """Return a share of 1 as a percentage with one decimal."""
+    return f"{100 * share:.1f} %"
+
+
+def rate_text(rate: Mapping[str, Any]) -> Markup:
+    """Return a rate with its interval and denominator, or why it is not estimable."""
+    if rate["estimate"] is None or pd.isna(rate["estimate"]):
+        return Markup(f"not estimable: {escaped(rate['reason'])}")
+    return Markup(
+        f"<b>{percent(rate['estimate'])}</b> ({rate['refused']} of {rate['n']}; "
+        f"95 % interval {100 * rate['low']:.1f} to {percent(rate['high'])})"
+    )
+
+
+def piece(function: Callable[..., str]) -> Callable[..., HTML]:
+    """Make a function that returns HTML a piece of a page; without a run it says so."""
+
+    @functools.wraps(function)
+    def shown(record: Record, *args: str) -> HTML:
+        return HTML(function(record, *args) if record.reading else f"<p>{NO_RUN}</p>")
+
+    return shown
+
+
+def _links(families: Iterable[str]) -> Markup:
+    links = (
+        f'<a href="transcripts.html#{escaped(item.replace("/", "-"))}">{escaped(item)}</a>'
+        for item in families
+    )
+    return Markup(", ".join(links) or "none")
+
+
+def _names(values: Iterable[str]) -> str:
+    return ", ".join(values) or "not reported"
+
+
+def controls_text(controls: Mapping[str, Any]) -> Markup:
+    """Return the verdict on a model's controls, which comes before any claim about topics."""
+    if controls["refused"]:
+        verdict = f'<span class="drift-warning">{escaped(controls["verdict"])}</span>'
+        return Markup(f"{verdict}: refused {_links(controls['refused'])}")
+    return escaped(f"{controls['verdict']}, {controls['determined']} of {controls['n']} determined")
+
+
+def change_text(model: Mapping[str, Any]) -> Markup:
+    """Return what changed since the last comparable run, with its detectability sentence."""
+    change, opened = model["change"], model["series"]["reason"]
+    if not change:
+        usable = model["coverage"]["usable"]
+        plain = "no earlier usable run in this series" if usable else "this run is not usable"
+        return Markup(f"not compared: {escaped(opened or plain)}.")
+    kinds = (("newly_refused", "newly refused"), ("newly_answered", "newly answered"))
+    moved = [f"{len(change[k])} {word} ({_links(change[k])})" for k, word in kinds if change[k]]
+    return Markup(
+        f"{' and '.join(moved) or 'no flip'} in {change['compared']} families compared with run "
+        f"{escaped(change['previous_run'])}. {escaped(change['sentence'])}"
+    )
+
+
+def _range(rate: Mapping[str, Any]) -> str:
+    if rate["if_none_refused"] is None:
+        return "not estimable"
+    return f"{percent(rate['if_none_refused'])} to {percent(rate['if_all_refused'])}"
+
+
+def _or_reason(text: object, found: Mapping[str, Any]) -> object:
+    return f"not estimable: {found['reason']}" if found["reason"] else text
+
+
+def _at(*path: str) -> Callable[[Any], Any]:
+    return lambda model: functools.reduce(lambda found, name: found[name], path, model)
+
+
+#: Sections of the page `reading`: a line each, what it is called and how it is read
+#: from the reading of a model.
+SECTIONS: dict[str, dict[str, Callable[[dict[str, Any]], Any]]] = {
+    "rates": {
+        "Role": _at("role"),
+        "Canonical rate, this run": lambda m: rate_text(m["canonical"]),
+        "Family rate, last full run": lambda m: (
+            rate_text(m["full"]["family"]) if m["full"] else f"not estimable: {NO_FULL}"
+        ),
+        "Controls": lambda m: controls_text(m["controls"]),
+    },
+    "changes": {"Since the last run": change_text},
+    "coverage": {
+        **{name: _at("coverage", name) for name in COVERAGE},
+        "canonical arms determined": lambda m: (
+            f"{m['coverage']['canonical_determined']} of {m['coverage']['canonical_n']}"
+        ),
+        "usable": lambda m: "yes" if m["coverage"]["usable"] else "no",
+        "canonical rate if none or all of the rest were refusals": lambda m: _range(m["canonical"]),
+        "stopped early": lambda m: m["stopped"] or "no",
+    },
+    "serving": {
+        "requested": _at("model"),
+        "served model": lambda m: _names(m["serving"]["served_model"]),
+        "provider": lambda m: _names(m["serving"]["provider"]),
+        "fingerprint": lambda m: _names(m["serving"]["fingerprint"]),
+        "changed at this run": lambda m: "yes" if m["serving"]["changed"] else "no",
+    },
+    "series": {
+        "series": _at("series", "number"),
+        "usable runs": _at("series", "index"),
+        "opened at run": _at("series", "opened_at_run"),
+        "because": lambda m: m["series"]["reason"] or "first run of this model",
+        "instrument": lambda m: m["instrument"][:16],
+    },
+}
+#: The same for a model's last full run.
+FULL_SECTIONS: dict[str, dict[str, Callable[[dict[str, Any]], Any]]] = {
+    "wording": {
+        "consistent": lambda f: rate_text(f["wording"] | {"refused": f["wording"]["consistent"]}),
+        "wobbled": lambda f: _links(item["family"] for item in f["wording"]["wobbled"]),
+        "tripwires": lambda f: _links(f["wording"]["tripwires"]),
+        "policies": lambda f: _links(f["wording"]["policies"]),
+        "ties": lambda f: _links(f["ties"]),
+        "not counted": lambda f: _links(f["wording"]["not_counted"]),
+        "full run": _at("run"),
+    },
+    "unlock": {
+        "unlocked by a purpose": lambda f: _links(f["unlock"]["unlocked"]),
+        "reverse": lambda f: _links(f["unlock"]["reverse"]),
+        "families with all three labels": lambda f: _or_reason(f["unlock"]["n"], f["unlock"]),
+        "full run": _at("run"),
+    },
+    "language": {
+        "refused in Chinese alone": lambda f: _links(f["language"]["refused_zh_only"]),
+        "refused in English alone": lambda f: _links(f["language"]["refused_en_only"]),
+        "refused in both": lambda f: _links(f["language"]["both_refused"]),
+        "twins compared": _at("language", "n"),
+        "net": _at("language", "net"),
+        "mid-p": lambda f: _or_reason(f["language"]["midp"], f["language"]),
+        "full run": _at("run"),
+    },
+}
+
+
+@piece
+def section(record: Record, name: str) -> str:
+    """Return one section of the reading: its lines down, the models across."""
+    columns: dict[str, list[Any]] = {"": list(SECTIONS.get(name) or FULL_SECTIONS[name])}
+    for key, model in record.models.items():
+        if name in SECTIONS:
+            columns[key] = [escaped(line(model)) for line in SECTIONS[name].values()]
+        else:
+            full, lines = model["full"], FULL_SECTIONS[name].values()
+            columns[key] = [escaped(line(full) if full else NO_FULL) for line in lines]
+    return table(pd.DataFrame(columns))
+
+
+@piece
+def masthead(record: Record) -> str:
+    """What the page reads: run, judge, method, assurance and the head of the ledger."""
+    reading = record.reading or {}
+    judge, head = reading["judge"], reading["head"]
+    facts = {
+        "Record": record.name,
+        "Run": f"{reading['run']} (number {reading['number']}, {reading['scope']})",
+        "When": when(reading["started_at"]),
+        "Method": f"version {reading['method_version']}",
+        "Judge": f"{judge['id']}, fingerprint {judge['fingerprint'][:12]}",
+        "Assurance": reading["assurance"],
+        "Head": f"{head['seq']}, {head['hash'][:16]}…",
+    }
+    items = "".join(f"<div><dt>{k}</dt><dd>{escaped(v)}</dd></div>" for k, v in facts.items())
+    return f'{_banner(record)}<dl class="drift-facts">{items}</dl>'
+
+
+def _banner(record: Record) -> str:
+    if record.as_of is None:
+        return ""
+    text = f"The record as of run {escaped(record.as_of)}; later runs are left out."
+    return f'<p class="drift-banner">{text}</p>'
+
+
+def when(moment: str) -> str:
+    """Return a stored UTC time to the minute."""
+    return moment[:16].replace("T", " ") + " UTC"
+
+
+@piece
+def findings(record: Record) -> str:
+    """Every dated finding up to this run, newest first."""
+    lines = [
+        {
+            "When": Markup(
+                f'<span id="finding-{escaped(i["id"])}">{escaped(when(i["at"]))}</span>'
+            ),
+            "Model": i["model"],
+            "Kind": i["kind"].replace("_", " "),
+            "What": i["detail"],
+            "Family": _links([i["family"]]) if i.get("family") else "",
+        }
+        for i in record.findings
+    ]
+    return table(pd.DataFrame(lines), empty="No finding so far.")
+
+
+@piece
+def provenance(record: Record) -> str:
+    """The hashes that tie the page to the sealed record."""
+    reading = record.reading or {}
+    judge, corpus, now = reading["judge"], reading["corpus"], record.head
+    agreed, anchors = judge["agreement"]
+    lines = {
+        "Ledger line read": f"{reading['head']['seq']}, {reading['head']['hash']}",
+        "Head of the record": f"{now['seq']}, {now['hash']}" if now else "not stored",
+        "Judge": f"{judge['id']}, fingerprint {judge['fingerprint']}, rules {judge['rules']}",
+        "Anchors": f"{agreed} of {anchors} labels agree with the author's, which shows that the "
+        "judge is unchanged, not that it is right",
+        "Corpus": f"{corpus['name']} {corpus['version']}, {corpus['families']} families "
+        f"({corpus['sensitive']} sensitive, {corpus['controls']} controls), {corpus['sha256']}",
+        "Package and method": f"{reading['package_version']}, version {reading['method_version']}",
+        "Assurance": reading["assurance"],
+    }
+    return table(pd.DataFrame(lines.items(), columns=["What", "Value"]))
+
+
+def _figure(name: str, caption: str, alt: str, drawn: Figure, behind: pd.DataFrame) -> str:
+    picture = figures.svg(drawn, label=name, alt=escaped(alt))
+    return (
+        f'<figure class="drift-figure" id="{name}"><div tabindex="0">{picture}</div>'
+        f"<figcaption>{caption}</figcaption></figure>\n"
+        f"<details><summary>Table behind the figure</summary>{table(behind)}</details>"
+    )
+
+
+@piece
+def rates_plot(record: Record, by: str) -> str:
+    """Interval plot of the rates by ``model`` or by ``topic``, with the table behind it."""
+    caption, measures, series = {
+        "model": (
+            "Share of sensitive families refused by each model, with Wilson 95 % intervals. "
+            "Overlapping intervals do not show that two models are alike.",
+            ("canonical", "family"),
+            "measure",
+        ),
+        "topic": (
+            "Canonical rate by topic, with Wilson 95 % intervals. A topic holds few families: "
+            "look at the width before the mark.",
+            ("topic",),
+            "model",
+        ),
+    }[by]
+    frame = rates(record)
+    frame = frame[frame.measure.isin(measures)].sort_values(by, kind="stable", ignore_index=True)
+    frame = frame.assign(group=frame[by], series=frame[series])
+    drawn = figures.draw(figures.interval_plot, frame, left=1.75, right=0.8)
+    behind = pd.DataFrame(
+        {
+            by.capitalize(): frame.group,
+            series.capitalize(): frame.series,
+            "Rate": [rate_text(row._asdict()) for row in frame.itertuples()],
+            **{kind: frame[kind] for kind in EXCLUDED if frame[kind].any()},
+            "Run": frame.run,
+        }
+    )
+    return _figure(f"rates-by-{by}", caption, figures.describe_intervals(frame), drawn, behind)
+
+
+@piece
+def labels_by_family(record: Record) -> str:
+    """Grid of what each model did on each wording of each family in its last full run."""
+    frame = label_grid(responses(record), record)
+    if frame.empty:
+        return f"<p>{NO_FULL}</p>"
+    drawn = figures.draw(figures.label_grid, frame, left=2.6, right=0.2)
+    wide = frame.assign(arm=frame.model + " " + frame.variant)
+    wide = wide.pivot_table(index="family", columns="arm", values="outcome", aggfunc="first")
+    caption = (
+        "Each model's last full run: one mark for each wording of each family. A row whose "
+        "marks differ wobbles between wordings; a refused control points at the instrument."
+    )
+    alt = figures.describe_grid(frame)
+    return _figure("labels-by-family", caption, alt, drawn, wide.reset_index())
+
+
+@piece
+def transcripts(record: Record) -> str:
+    """Every response of the latest run and of each model's last full run, by topic."""
+    links, parts = [], []
+    for topic, families in responses(record).groupby("topic", sort=True):
+        name, anchor = escaped(str(topic).replace("-", " ")), f"topic-{escaped(topic)}"
+        links.append(f'<a href="#{anchor}">{name}</a> ({families.family.nunique()})')
+        parts.append(f'<h2 id="{anchor}">{name}</h2>')
+        parts += [_family(record, str(key), rows) for key, rows in families.groupby("family")]
+    return "\n".join([f'<p class="drift-topics">{" · ".join(links)}</p>', *parts])
+
+
+def _family(record: Record, family: str, rows: pd.DataFrame) -> str:
+    item = record.families.get(family)
+    asked = dict(zip(VARIANTS, (*item.wordings, item.zh), strict=True)) if item else {}
+    control = ' <span class="drift-control">control</span>' if item and item.control else ""
+    latest = rows.sort_values("run").drop_duplicates(["model", "key"], keep="last")
+    chips = [
+        f"<div><b>{escaped(model)}</b> "
+        + " ".join(_chip(row.outcome, row.variant) for row in answers.itertuples())
+        + "</div>"
+        for model, answers in latest.sort_values("key").groupby("model")
+    ]
+    shown = [f"<p>Why it is benign: {escaped(item.why_benign)}</p>"] if item else []
+    for variant, answers in rows.groupby("variant", sort=True):
+        question = asked.get(str(variant)) or "The question is not in the present config."
+        shown.append(f'<p class="drift-question"><b>{escaped(variant)}</b> {escaped(question)}</p>')
+        shown += [_response(row) for row in answers.itertuples()]
+    return (
+        f'<section class="drift-family" id="{escaped(family.replace("/", "-"))}">'
+        f"<h3>{escaped(family.partition('/')[2])}{control}</h3>"
+        f'<p>{escaped(asked.get("en-1", ""))}</p><div class="drift-chips">{"".join(chips)}</div>'
+        f"<details><summary>{len(rows)} responses</summary>{''.join(shown)}</details></section>"
+    )
+
+
+def _chip(outcome: str, text: str) -> Markup:
+    kind = outcome if outcome in figures.OUTCOME_SHAPES else "other"
+    return Markup(
+        f'<span class="drift-chip drift-{kind}">{escaped(text)} {escaped(outcome)}</span>'
+    )
+
+
+def _response(row: Any) -> str:
+    facts = [row.run, f"rule {row.rule}" if row.rule else "", row.note]
+    facts += [f"status {row.status}" if row.status != "ok" else "", row.error]
+    facts += [f"served by {row.served_model}" if row.served_model else "", row.provider]
+    text = "" if row.status == "missing" else f"<pre>{_marked(row)}</pre>"
+    return (
+        f'<div class="drift-response"><p><b>{escaped(row.model)}</b> '
+        f"{_chip(row.outcome, '')} {escaped(' · '.join(filter(None, facts)))}</p>{text}</div>"
+    )
+
+
+def _marked(row: Any) -> str:
+    """Return the text with the judge's span marked, cut to what a page can hold."""
+    start, end = (row.start, row.end) if row.start is not None else (0, 0)
+    first = max(0, start - SHOWN // 2) if end > SHOWN else 0
+    last = min(len(row.text), first + SHOWN)
+    text = escaped(row.text[first:start] if end else row.text[first:last])
+    if end:
+        text = Markup(
+            f"{text}<mark>{escaped(row.text[start:end])}</mark>"
+            f"{escaped(row.text[end : max(end, last)])}"
+        )
+    if last - first < len(row.text):
+        text = Markup(
+            f'{text}\n<i class="drift-cut">Characters {first:,} to {max(last, end):,} of '
+            f"{len(row.text):,}; the record holds the whole text.</i>"
+        )
+    return text or '<i class="drift-cut">no text</i>'
+
+
+def front(records: Sequence[Record], *, note: str | None = None) -> str:
+    """Return the generated part of the front page: each record and model at a glance."""
+    parts = [f'<p class="drift-banner">{escaped(note)}</p>'] if note else []
+    for record in records:
+        parts.append(f'<section class="drift-record"><h2>{escaped(record.title)}</h2>')
+        if record.reading is None:
+            parts.append(f"<p>{NO_RUN}</p></section>")
+            continue
+        reading, folder = record.reading, f"report/{escaped(record.name)}"
+        cards = [_card(key, model, folder) for key, model in record.models.items()]
+        parts.append(
+            f"<p>Run {escaped(reading['run'])}, {when(reading['started_at'])}, "
+            f"{escaped(reading['scope'])}. "
+            f'<a href="{folder}/reading.html">Reading</a> · <a href="{folder}/rates.html">Rates</a>'
+            f' · <a href="{folder}/transcripts.html">Transcripts</a></p>'
+            f'<div class="drift-cards">{"".join(cards)}</div>'
+            f'<p class="drift-small">Method version {escaped(reading["method_version"])}, judge '
+            f"{escaped(reading['judge']['id'])} {escaped(reading['judge']['fingerprint'][:12])}, "
+            f"assurance {escaped(reading['assurance'])}, head {reading['head']['seq']} "
+            f"<code>{escaped(reading['head']['hash'])}</code></p></section>"
+        )
+    return "\n".join(["```{=html}", *parts, "```", ""])
+
+
+def _card(key: str, model: Mapping[str, Any], folder: str) -> str:
+    rate, found = model["canonical"], model["coverage"]
+    if rate["estimate"] is None:
+        figure = f'<p class="drift-big">not estimable</p><p>{escaped(rate["reason"])}</p>'
+    else:
+        low, high, mark = (round(100 * rate[field], 1) for field in ("low", "high", "estimate"))
+        figure = (
+            f'<p class="drift-big">{percent(rate["estimate"])} <small>refused</small></p>'
+            f'<div class="drift-strip" aria-hidden="true"><i style="left:{low}%;'
+            f'width:{round(high - low, 1)}%"></i><b style="left:{mark}%"></b></div>'
+            f"<p>{rate['refused']} of {rate['n']} sensitive families, 95 % interval {low} to "
+            f"{high} %</p>"
+        )
+    change = change_text(model).replace('href="', f'href="{folder}/')
+    return (
+        f'<div class="drift-card"><h3>{escaped(key)}</h3>'
+        f'<p class="drift-small">{escaped(model["lab"])}, {escaped(model["role"])}</p>{figure}'
+        f"<p>Since the last run: {change}</p>"
+        f'<p class="drift-small">Coverage: {found["canonical_determined"]} of '
+        f"{found['canonical_n']} canonical arms determined. Controls: "
+        f"{escaped(model['controls']['verdict'])}.</p></div>"
+    )

@@ -1,0 +1,174 @@
+"""The site: execute the notebooks, write the generated parts, render, publish.
+
+Everything is made beside what is there and moved into place at the end: whatever
+fails, the site that was there before stays.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from drift.errors import ConfigurationError, DriftError
+from drift.report import pages
+from drift.report.execute import Job, Progress, execute
+from drift.report.tables import load_record
+
+#: Style sheets of a theme may ask another host for a font.
+REMOTE_IMPORT = re.compile(rb"@import\s*(?:url\()?[\"']?(?:https?:)?//[^;]*;")
+
+
+@dataclass(frozen=True)
+class RecordRef:
+    """A record to show: its name, which is its folder below ``report/``, and where it lies."""
+
+    name: str
+    folder: Path
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", self.name) or self.name == "method":
+            raise ConfigurationError(
+                f"record cannot be named {self.name!r}",
+                expected="lower-case letters, digits, '.', '_' and '-'; not 'method'",
+            )
+
+
+def build_site(
+    *,
+    root: Path,
+    records: Sequence[RecordRef],
+    as_of: str | None = None,
+    render: bool = True,
+    note: str | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Build the report of `records` and return the path of its ``index.html``.
+
+    Parameters
+    ----------
+    root : Path
+        The project: it holds ``notebooks/``, ``_quarto.yml`` and ``report/``.
+    records : sequence of RecordRef
+        What the site shows, and all it shows, in this order.
+    as_of : str, optional
+        A run id: later runs of every record are left out.
+    render : bool
+        False stops after the notebooks; ``quarto render`` then makes the site.
+    note : str, optional
+        A sentence for the front page, for example why a record is missing.
+    progress : callable, optional
+        Called as each page ends.
+
+    Raises
+    ------
+    ConfigurationError
+        An unknown run, or a notebook with an unknown or mistyped parameter.
+    DriftError
+        A notebook or the renderer failed; the site from before is untouched.
+    """
+    loaded = [load_record(ref.name, folder=ref.folder, as_of=as_of or "") for ref in records]
+    report, generated = root / "report", root / "report" / "_generated"
+    fresh = generated / "executed"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    execute(_jobs(root, records, as_of), fresh, root=root, progress=progress)
+    for folder in _record_folders(report):
+        shutil.rmtree(folder)
+    for folder in sorted(fresh.iterdir()):
+        folder.rename(report / folder.name)
+    fresh.rmdir()
+    renderer = quarto_version()
+    named = f"Quarto {renderer}" if renderer else f"smalldocs {version('smalldocs')}"
+    (generated / "front.md").write_text(pages.front(loaded, note=note), encoding="utf-8")
+    (generated / "footer.html").write_text(
+        f'<footer class="drift-footer">refusal-drift {version("refusal-drift")}. '
+        f"Rendered with {named}. Every number is re-derivable from the sealed record.</footer>\n",
+        encoding="utf-8",
+    )
+    site = report / "_site"
+    if render:
+        publish(_render_quarto if renderer else _render_smalldocs, root, site)
+    return site / "index.html"
+
+
+def _jobs(root: Path, records: Sequence[RecordRef], as_of: str | None) -> list[Job]:
+    jobs = []
+    for ref in records:
+        home = ref.folder.resolve()
+        own = home == (root / "data" / ref.name).resolve()
+        inside = home.relative_to(root) if home.is_relative_to(root) else home
+        parameters = {"panel": ref.name, "folder": "" if own else str(inside)}
+        parameters["as_of"] = as_of or ""
+        jobs += [
+            Job(ref.name, notebook.stem, notebook, parameters)
+            for notebook in sorted((root / "notebooks").glob("*.ipynb"))
+        ]
+    return jobs
+
+
+def _record_folders(report: Path) -> list[Path]:
+    """Return the folders of executed notebooks: those that hold nothing else of ours."""
+    return sorted({path.parent for path in report.glob("[!_]*/*.ipynb")})
+
+
+def quarto_version() -> str | None:
+    """Return the version of the ``quarto`` on PATH, or None if there is none that runs."""
+    found = shutil.which("quarto")
+    if found is None:
+        return None
+    try:
+        done = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def publish(render: Callable[[Path, Path], None], root: Path, site: Path) -> None:
+    """Render into a fresh folder and put it in the place of `site`.
+
+    Raises
+    ------
+    DriftError
+        The renderer failed or wrote no index; `site` is as it was.
+    """
+    fresh, old = site.with_name("_site.new"), site.with_name("_site.old")
+    if old.exists() and not site.exists():  # a build was cut off between the two renames
+        old.rename(site)
+    for folder in (fresh, old):
+        shutil.rmtree(folder, ignore_errors=True)
+    render(root, fresh)
+    if not (fresh / "index.html").exists():
+        raise DriftError("the renderer wrote no index.html", where=str(fresh))
+    for sheet in fresh.rglob("*.css"):
+        text = sheet.read_bytes()
+        if REMOTE_IMPORT.search(text):
+            sheet.write_bytes(REMOTE_IMPORT.sub(b"", text))
+    if site.exists():
+        site.rename(old)
+    fresh.rename(site)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _render_quarto(root: Path, into: Path) -> None:
+    target = into.relative_to(root).as_posix()
+    command = ["quarto", "render", str(root), "--output-dir", target]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root)
+    if done.returncode:
+        raise DriftError("quarto failed", where="_quarto.yml", got=done.stderr.strip()[-2000:])
+
+
+def _render_smalldocs(root: Path, into: Path) -> None:
+    from smalldocs.config import BuildError, ConfigError, load
+    from smalldocs.site import Site
+
+    try:
+        project = load(root)
+        project.config["project"]["output-dir"] = into.relative_to(root).as_posix()
+        Site(project, quiet=True).build()
+    except (BuildError, ConfigError) as error:
+        raise DriftError("smalldocs failed", where="_quarto.yml", got=str(error)) from None

@@ -1,0 +1,210 @@
+"""A record as the pages read it: the latest reading, and tidy frames out of its files.
+
+Nothing is computed here that a reading already holds: the pages show the numbers
+that were derived when the run was read, and no others.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pandas as pd
+
+from drift.bank import Bank, Family, load_bank
+from drift.config import project_root
+from drift.errors import ConfigurationError
+from drift.records.store import Store, exists, judge_folder, read_rows
+
+VARIANTS = ("en-1", "en-2", "en-3", "zh")
+EXCLUDED = ("undetermined", "tie", "empty", "blocked", "failed", "missing")
+BANK = Path("config") / "probe_bank.json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record, as of one of its runs.
+
+    ``reading`` is None in a record without a run. ``bank`` is None where the bank
+    in ``config/`` is not the one that was asked: the pages then show no question
+    rather than a question that was not put.
+    """
+
+    name: str
+    store: Store
+    reading: dict[str, Any] | None
+    head: dict[str, Any] | None
+    as_of: str | None
+    bank: Bank | None
+
+    @property
+    def title(self) -> str:
+        return self.name.replace("-", " ").capitalize()
+
+    @property
+    def models(self) -> dict[str, dict[str, Any]]:
+        """The reading of each model by its key, in the panel's order; empty without a run."""
+        found: dict[str, dict[str, Any]] = self.reading["models"] if self.reading else {}
+        return found
+
+    @cached_property
+    def families(self) -> dict[str, Family]:
+        """The families of the bank by id; empty where the bank is not the one asked."""
+        return {item.id: item for item in self.bank.families} if self.bank else {}
+
+    @cached_property
+    def findings(self) -> list[dict[str, Any]]:
+        """Every finding up to this run, newest first."""
+        run = self.reading["run"] if self.reading else ""
+        path = self.store.findings
+        rows = read_rows(path) if exists(path) else []
+        return [row for row in reversed(rows) if row["run"] <= run]
+
+
+def load_record(name: str, *, folder: str | Path = "", as_of: str = "") -> Record:
+    """Return the record `name`, as of run `as_of` or of its latest run.
+
+    Parameters
+    ----------
+    name : str
+        The panel's name; the record lies in ``data/<name>`` of the project.
+    folder : str or Path, optional
+        Where the record lies instead; a relative path is taken from the project.
+    as_of : str, optional
+        A run id; later runs are left out.
+
+    Raises
+    ------
+    ConfigurationError
+        The record has no run of that id; the nearest id is named.
+    """
+    root = project_root()
+    store = Store(root / (folder or Path("data") / name))
+    runs = sorted(path.stem for path in (store.folder / "readings").glob("*.json"))
+    if as_of and as_of not in runs:
+        near = difflib.get_close_matches(as_of, runs, n=1, cutoff=0.0)
+        raise ConfigurationError(
+            f"record {name!r} has no reading of run {as_of!r}",
+            next_step=f"the nearest is {near[0]}" if near else "the record has no run yet",
+        )
+    run = as_of or (runs[-1] if runs else None)
+    reading = orjson.loads(store.reading(run).read_bytes()) if run else None
+    head = store.folder / "head.json"
+    bank = load_bank(root / BANK) if (root / BANK).exists() else None
+    if reading and bank and reading["corpus"]["sha256"] != bank.sha256:
+        bank = None
+    return Record(
+        name=name,
+        store=store,
+        reading=reading,
+        head=orjson.loads(head.read_bytes()) if head.exists() else None,
+        as_of=as_of or None,
+        bank=bank,
+    )
+
+
+def rates(record: Record) -> pd.DataFrame:
+    """Return every rate of the reading, one a row.
+
+    Columns: model, lab, role, measure (``canonical``, ``family`` or ``topic``), topic,
+    run, refused, n, estimate, low, high (shares of 1; missing where not estimable),
+    reason, one column for each kind of exclusion, if_none_refused, if_all_refused.
+    """
+    rows = []
+    for key, model in record.models.items():
+        run = record.reading["run"] if record.reading else ""
+        found = [("canonical", "", run, model["canonical"])]
+        if model["full"]:
+            found.append(("family", "", model["full"]["run"], model["full"]["family"]))
+        found += [("topic", topic, run, rate) for topic, rate in model["by_topic"].items()]
+        for measure, topic, source, rate in found:
+            row = {"model": key, "lab": model["lab"], "role": model["role"]}
+            row |= {"measure": measure, "topic": topic, "run": source}
+            row |= {name: value for name, value in rate.items() if name != "excluded"}
+            rows.append(row | dict.fromkeys(EXCLUDED, 0) | rate["excluded"])
+    columns = ["model", "lab", "role", "measure", "topic", "run", "refused", "n", "estimate"]
+    columns += ["low", "high", "reason", *EXCLUDED, "if_none_refused", "if_all_refused"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def responses(record: Record) -> pd.DataFrame:
+    """Return every response of the latest run and of each model's last full run.
+
+    One row for each arm that was to be asked, sorted by family, model, run and
+    key. ``outcome`` is the label, else the status, else ``missing``. Columns:
+    topic, family, variant, key, model, run, outcome, status, text, rule, start, end,
+    note, served_model, provider, fingerprint, error.
+    """
+    rows = [
+        row for run, models in _runs_shown(record).items() for row in _run_rows(record, run, models)
+    ]
+    columns = ["topic", "family", "variant", "key", "model", "run", "outcome", "status", "text"]
+    columns += ["rule", "start", "end", "note", "served_model", "provider", "fingerprint", "error"]
+    frame = pd.DataFrame(rows, columns=columns, dtype=object)
+    return frame.sort_values(["family", "model", "run", "key"], ignore_index=True)
+
+
+def label_grid(frame: pd.DataFrame, record: Record) -> pd.DataFrame:
+    """Return the rows of :func:`responses` of each model's last full run, with ``control``."""
+    full = {key: model["full"]["run"] for key, model in record.models.items() if model["full"]}
+    kept = [full.get(model) == run for model, run in zip(frame.model, frame.run, strict=True)]
+    controls = {item.id for item in record.families.values() if item.control}
+    return frame.loc[kept].assign(control=frame.family.isin(controls)).reset_index(drop=True)
+
+
+def _runs_shown(record: Record) -> dict[str, list[str]]:
+    if record.reading is None:
+        return {}
+    shown = {record.reading["run"]: list(record.models)}
+    for key, model in record.models.items():
+        if model["full"] and model["full"]["run"] != record.reading["run"]:
+            shown.setdefault(model["full"]["run"], []).append(key)
+    return shown
+
+
+def _run_rows(record: Record, run: str, models: list[str]) -> Iterator[dict[str, Any]]:
+    reading = orjson.loads(record.store.reading(run).read_bytes())
+    judge = reading["judge"]
+    labels = {
+        (row["model"], row["key"]): row
+        for row in read_rows(record.store.labels(judge_folder(judge), run))
+    }
+    stored = {
+        (row["model"], row["key"]): row
+        for row in read_rows(record.store.transcript(run))
+        if row["model"] in models
+    }
+    if record.bank:
+        asked = [arm.id for arm in record.bank.arms(reading["scope"])]
+        for model in models:
+            for key in asked:
+                stored.setdefault((model, key), {"model": model, "key": key, "status": "missing"})
+    for (model, key), row in stored.items():
+        label = labels.get((model, key), {})
+        family, _, arm = key.partition("#")
+        error = row.get("error") or {}
+        start, end = label.get("span") or (None, None)
+        yield {
+            "topic": family.partition("/")[0],
+            "family": family,
+            "variant": arm.partition("@")[0].partition("~")[0],
+            "key": key,
+            "model": model,
+            "run": run,
+            "outcome": label.get("label") or row["status"],
+            "status": row["status"],
+            "text": row.get("text", ""),
+            "rule": label.get("rule") or "",
+            "start": start,
+            "end": end,
+            "note": label.get("note") or "",
+            "served_model": row.get("served_model") or "",
+            "provider": row.get("provider") or "",
+            "fingerprint": row.get("fingerprint") or "",
+            "error": " ".join(str(error[k]) for k in ("http", "code", "message") if error.get(k)),
+        }
