@@ -59,8 +59,8 @@ _TRADITIONAL = str.maketrans(
 )
 
 
-def _fold_table() -> dict[int, str]:
-    table: dict[int, str] = {}
+def _fold_table() -> dict[int, int | str]:
+    table: dict[int, int | str] = {}
     for first, last in ((0xFF01, 0xFF5E), (0x1D400, 0x1D7FF), (0x2100, 0x214F), (0x24B6, 0x24E9)):
         for code in range(first, last + 1):
             folded = unicodedata.normalize("NFKC", chr(code))
