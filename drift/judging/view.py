@@ -41,7 +41,11 @@ _MARKUP = re.compile(
     r"[*#`|~\u200b-\u200f\u2060\ufeff\u00ad]+|(?<!\w)_+|_+(?!\w)|<br ?/?>|(?<=[ \n])[-•+] "
 )
 _UNIT_END = re.compile(r"[.!?;:…。！？；\n]++[\"')\]]*(?:\s\W*|(?<=[。！？；])\W*|$)")
-_CONTRAST = re.compile(r"\b(?:but|however|although|nevertheless|nonetheless|that said)\b")
+#: A turn against what was just said; "not only … but also" is none.
+CONTRAST = re.compile(
+    r"\b(?:but(?! (?:also|rather|not|instead|ultimately)\b)|however|nevertheless|nonetheless"
+    r"|that said|that being said)\b|(?:但|不过|然而)"
+)
 _CLAUSE = re.compile(r"[,，、](?=但|不过|然而|可是|如果|建议|请)")
 _WORD = re.compile(r"[^\W_]")
 _HAN = re.compile("[\u4e00-\u9fff]")
@@ -115,8 +119,8 @@ class View:
         first = _WORD.search(text)
         starts = {first.start() if first else 0}
         starts.update(match.end() for match in _UNIT_END.finditer(text))
-        if not self.words.isdisjoint(("but", "however", "although", "that", "nevertheless")):
-            starts.update(match.start() for match in _CONTRAST.finditer(text))
+        if not self.words.isdisjoint(("but", "however", "that", "nevertheless", "nonetheless")):
+            starts.update(match.start() for match in CONTRAST.finditer(text))
         if not text.isascii():
             starts.update(match.end() for match in _CLAUSE.finditer(text))
         starts.discard(len(text))
