@@ -1,0 +1,329 @@
+"""Asks one model over HTTP: bounded concurrency, retries, walls, answers kept at once.
+
+Any server that speaks the OpenAI-compatible ``/chat/completions`` will do: a remote
+provider, an aggregator, vLLM, Ollama, llama.cpp, or our own embedded server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC
+from decimal import Decimal
+from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
+
+import httpx
+
+from drift import __version__
+from drift.config import Clock, ModelSpec, canonical_json, sha256_hex, timestamp
+from drift.errors import ConfigurationError, DriftError, PausedError
+from drift.probing.replies import BODY_CAP, Verdict, failure, read_reply
+from drift.probing.response import Ask, Response
+
+#: The n-th retry waits a uniform share of BACKOFF_S * 2**(n-1) seconds, at most BACKOFF_CAP_S.
+BACKOFF_S, BACKOFF_CAP_S = 1.0, 60.0
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_OURS = frozenset({"model", "messages", "stream", "n"})
+
+Keep = Callable[[Response], Awaitable[None]]
+
+
+def messages_sha256(messages: Iterable[Mapping[str, str]]) -> str:
+    """Return the SHA-256 of the canonical JSON of `messages`, system prompt included."""
+    return sha256_hex(canonical_json([dict(message) for message in messages]))
+
+
+async def ask_model(
+    model: ModelSpec,
+    asks: Sequence[Ask],
+    *,
+    keep: Keep,
+    clock: Clock,
+    base_url: str | None = None,
+    seed: int | None = None,
+    time_budget_s: float = 3600,
+    transport: httpx.AsyncBaseTransport | None = None,
+    environ: Mapping[str, str] = os.environ,
+    fingerprint: str | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    jitter: Callable[[], float] = random.random,
+) -> None:
+    """Ask every key of `asks`, with ``model.concurrency`` in flight.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        Whom to ask and how.
+    asks : sequence of Ask
+        Questions, taken in this order.
+    keep : async callable of Response
+        Returns once the answer is durable. It is awaited before its worker takes the
+        next question, so that at most ``model.concurrency`` answers can be lost.
+    clock : callable
+        The present UTC time: for ``asked_at`` and for a Retry-After that is a date.
+    base_url : str, optional
+        Used in place of ``model.base_url``.
+    seed : int, optional
+        The seed to send, already resolved from the seed policy.
+    time_budget_s : float
+        Seconds after which no question is begun and no retry is waited for.
+    transport : httpx.AsyncBaseTransport, optional
+        Used in place of the network.
+    environ : mapping
+        Where ``model.api_key_env`` is looked up.
+    fingerprint : str, optional
+        Stored in place of what the server reports (embedded servers report nothing useful).
+    sleep, jitter : callable
+        How to wait, in seconds, and a number in [0, 1) for the backoff.
+
+    Raises
+    ------
+    ConfigurationError
+        The base URL, the key's variable or a parameter is wrong.
+    PausedError
+        Quota or credit is used up, or the time budget is: resume later.
+    PartialError
+        The key is refused, or the model is gone.
+
+    Notes
+    -----
+    Everything else becomes a row. The first reply that shows a reason to stop is kept as
+    a `failed` row; questions in flight that meet one too stay unasked. ``asked_at`` and
+    ``latency_ms`` are those of the attempt that is stored.
+    """
+    secret = _secret(model, environ)
+    url = _endpoint(model, base_url)
+    asker = _Asker(model, _payload(model, seed), url, secret, clock, fingerprint, sleep, jitter)
+    asker.deadline = time.monotonic() + time_budget_s
+    headers = {"user-agent": f"refusal-drift/{__version__}", "accept-encoding": "gzip"}
+    headers["content-type"] = "application/json"
+    if secret:
+        headers["authorization"] = f"Bearer {secret}"
+    async with httpx.AsyncClient(
+        headers=headers,
+        # A cookie would tie later requests to earlier ones.
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        timeout=httpx.Timeout(None, connect=model.timeout_s),
+        limits=httpx.Limits(max_connections=model.concurrency),
+        follow_redirects=False,
+        trust_env=url.host not in _LOOPBACK,
+        transport=transport,
+    ) as client:
+        asker.client = client
+        queue = iter(asks)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(model.concurrency, len(asks))):
+                    group.create_task(asker.work(queue, keep))
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+    if asker.stopped:
+        raise asker.stopped
+
+
+class _Asker:
+    """The workers' shared state for one model."""
+
+    client: httpx.AsyncClient
+    deadline: float
+    stopped: DriftError | None = None
+
+    def __init__(
+        self,
+        model: ModelSpec,
+        payload: dict[str, Any],
+        url: httpx.URL,
+        secret: str | None,
+        clock: Clock,
+        fingerprint: str | None,
+        sleep: Callable[[float], Awaitable[None]],
+        jitter: Callable[[], float],
+    ) -> None:
+        self.model, self.payload, self.url = model, payload, url
+        self.secret, self.clock, self.fingerprint = secret, clock, fingerprint
+        self.sleep, self.jitter = sleep, jitter
+        self.waiting: set[asyncio.Task[None]] = set()
+
+    async def work(self, queue: Iterable[Ask], keep: Keep) -> None:
+        for ask in queue:
+            if time.monotonic() >= self.deadline and not self.stopped:
+                self.stopped = _out_of_time(self.model)
+            if self.stopped:
+                return
+            response, wall = await self.ask(ask)
+            if response is None or (wall and self.stopped):
+                return
+            if wall:
+                self.stopped = wall
+                for task in self.waiting:
+                    task.cancel()
+            await keep(response)
+
+    async def ask(self, ask: Ask) -> tuple[Response | None, DriftError | None]:
+        """Return the response to one question and the wall it met; None if given up."""
+        messages = [dict(message) for message in ask.messages]
+        if self.model.system_prompt is not None:
+            messages.insert(0, {"role": "system", "content": self.model.system_prompt})
+        body = json.dumps(self.payload | {"messages": messages}, ensure_ascii=False).encode()
+        for attempt in range(1, self.model.attempts + 1):
+            asked_at, began = timestamp(self.clock()), time.monotonic()
+            verdict = await self.exchange(body)
+            latency = round((time.monotonic() - began) * 1000)
+            wall = verdict.wall
+            if not verdict.retry or attempt == self.model.attempts:
+                break
+            if self.stopped:
+                return None, None
+            wait = self.wait(attempt, verdict.retry_after)
+            if time.monotonic() + wait > self.deadline:
+                limited = (verdict.fields.get("error") or {}).get("http") == 429
+                wall = _out_of_time(self.model, "the provider limits the rate") if limited else None
+                break
+            await self.pause(wait)
+        fields = dict(verdict.fields)
+        if self.fingerprint is not None:
+            fields["fingerprint"] = self.fingerprint
+        response = Response(
+            key=ask.key,
+            model=self.model.key,
+            attempts=attempt,
+            asked_at=asked_at,
+            latency_ms=latency,
+            messages_sha256=messages_sha256(messages),
+            messages=None if ask.in_corpus else messages,
+            **fields,
+        )
+        return response, wall
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before a retry; a wall met meanwhile ends the worker instead."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.waiting.add(task)
+        try:
+            await self.sleep(seconds)
+        finally:
+            self.waiting.discard(task)
+
+    def wait(self, attempt: int, retry_after: str | None) -> float:
+        """Return the seconds to wait: full jitter, or what the provider asks if that is longer."""
+        ceiling = min(BACKOFF_CAP_S, BACKOFF_S * 2.0 ** (attempt - 1))
+        wait: float = self.jitter() * ceiling
+        text = (retry_after or "").strip()
+        if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
+            return max(wait, float(text))
+        try:
+            moment = parsedate_to_datetime(text)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            return wait
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return max(wait, (moment - self.clock()).total_seconds())
+
+    async def exchange(self, body: bytes) -> Verdict:
+        """Send one request and read its reply, whatever happens on the way."""
+        try:
+            async with asyncio.timeout(self.model.timeout_s):
+                async with self.client.stream("POST", self.url, content=body) as reply:
+                    received = bytearray()
+                    async for chunk in reply.aiter_raw():
+                        received += chunk
+                        if len(received) > BODY_CAP:
+                            return failure("too-large", f"the body is longer than {BODY_CAP} bytes")
+            return read_reply(
+                reply.status_code,
+                reply.headers,
+                bytes(received),
+                model=self.model,
+                secret=self.secret,
+                sent=self.payload,
+            )
+        except (TimeoutError, httpx.TimeoutException):
+            message = f"no complete reply within {self.model.timeout_s} s"
+            return failure("timeout", message, retry=True)
+        except httpx.UnsupportedProtocol as error:
+            return failure("protocol", str(error), secret=self.secret)
+        except (httpx.TransportError, OSError) as error:
+            message = f"{type(error).__name__}: {error}"
+            return failure("connection", message, secret=self.secret, retry=True)
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
+            message = f"{type(error).__name__}: {error}"
+            return failure("protocol", message, secret=self.secret)
+
+
+def _out_of_time(model: ModelSpec, why: str | None = None) -> PausedError:
+    return PausedError(
+        f"{model.key}: the run's time budget is used up" + (f"; {why}" if why else ""),
+        where=f"model {model.key}",
+        next_step="resume the run later, or raise time_budget_s in the panel",
+    )
+
+
+def _secret(model: ModelSpec, environ: Mapping[str, str]) -> str | None:
+    if model.api_key_env is None:
+        return None
+    secret = environ.get(model.api_key_env, "").strip()
+    if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise ConfigurationError(
+            f"{model.key}: no usable API key in the environment",
+            where=f"variable {model.api_key_env}",
+            got="a value with spaces, control or non-ASCII characters" if secret else "no value",
+            next_step=f"set {model.api_key_env}, or leave the model out with --models",
+        )
+    return secret
+
+
+def _endpoint(model: ModelSpec, base_url: str | None) -> httpx.URL:
+    text = base_url or model.base_url or ""
+    problem = "expected http:// or https:// and a host"
+    try:
+        url = httpx.URL(text.rstrip("/") + "/chat/completions")
+        if url.userinfo or url.query or url.fragment:
+            problem = "credentials, queries and fragments do not belong here; use api_key_env"
+        elif url.scheme in ("http", "https") and url.host and 0 < (url.port or 80) < 65536:
+            return url
+    except (httpx.InvalidURL, ValueError) as error:
+        problem = f"{error}; {problem}"
+    raise ConfigurationError(
+        f"{model.key}: base_url is not usable: {problem}",
+        where=f"model {model.key}: base_url",
+        expected="for example https://openrouter.ai/api/v1",
+    )
+
+
+def _payload(model: ModelSpec, seed: int | None) -> dict[str, Any]:
+    """Return the request without its messages: what the instrument holds, and nothing else."""
+    wrong = sorted(_OURS & model.parameters.keys())
+    numbers = [value for value in model.parameters.values() if isinstance(value, Decimal)]
+    if wrong or not all(number.is_finite() for number in numbers):
+        raise ConfigurationError(
+            f"{model.key}: a parameter cannot be sent: {', '.join(wrong) or 'a number'}",
+            where=f"model {model.key}: parameters",
+            expected="sampling parameters, each a finite number, a string or true/false",
+        )
+    payload: dict[str, Any] = {"model": model.model, "messages": []}
+    if "max_completion_tokens" not in model.parameters:
+        payload["max_tokens"] = model.max_tokens
+    payload |= {name: _number(value) for name, value in model.parameters.items()}
+    if seed is not None:
+        payload["seed"] = seed
+    if model.provider is not None:
+        payload["provider"] = _number(model.provider)
+    return payload
+
+
+def _number(value: Any) -> Any:
+    """Turn decimals into the shortest JSON numbers."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {name: _number(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_number(item) for item in value]
+    return value

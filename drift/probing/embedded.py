@@ -1,0 +1,111 @@
+"""Our own loopback server: real weights run in this process by llama.cpp.
+
+The server lives in threads of this process, so that nothing is left running when the
+process is killed. It is asked over HTTP like any provider, and knows only its alias.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import xllamacpp
+
+from drift.config import ModelSpec
+from drift.errors import ConfigurationError, DriftError
+
+_PROMPT_NAME = "drift_system_prompt"
+#: Puts the server's own system prompt before a conversation that brings none.
+_TEMPLATE_HEAD = (
+    "{% if messages[0]['role'] != 'system' %}{% set messages = "
+    "[{'role': 'system', 'content': " + _PROMPT_NAME + "}] + messages %}{% endif %}"
+)
+
+
+@contextlib.contextmanager
+def serve(model: ModelSpec, weights: Path) -> Iterator[str]:
+    """Serve `weights` under the name ``model.model``; yield the server's base URL.
+
+    The address is 127.0.0.1 at a free port. ``model.server`` gives the number of slots,
+    the tokens of context of each, and the sampling and system prompt that the server
+    applies where a request names none. No prompt cache is kept: an answer must not
+    depend on what was asked before it.
+
+    Raises
+    ------
+    ConfigurationError
+        ``model.server.sampling`` names something that llama.cpp does not know.
+    DriftError
+        llama.cpp cannot load the file.
+    """
+    parameters = _parameters(model, weights)
+    prompt = model.server.system_prompt
+    if prompt is not None:
+        # llama.cpp's server has no system prompt of its own, so the model's template gets one;
+        # the template is only known to a server that has loaded the model.
+        server = _start(model, parameters, weights)
+        with httpx.Client(trust_env=False, timeout=60) as client:
+            found = client.get(f"{server.listening_address}/props").json()["chat_template"]
+        del server
+        parameters.chat_template = _TEMPLATE_HEAD + found
+        parameters.default_template_kwargs = {_PROMPT_NAME: json.dumps(prompt, ensure_ascii=False)}
+    server = _start(model, parameters, weights)
+    try:
+        yield f"{server.listening_address}/v1"
+    finally:
+        # The last reference: the server stops and its memory is free when this returns.
+        del server
+
+
+def serving_facts() -> str:
+    """Return the llama.cpp build and the CPU features in use, for embedded fingerprints."""
+    features = re.findall(r"(\w+) = 1\b", xllamacpp.get_system_info())
+    return f"llama.cpp (xllamacpp {xllamacpp.__version__}), {' '.join(features)}"
+
+
+def _start(model: ModelSpec, parameters: Any, weights: Path) -> Any:
+    try:
+        return xllamacpp.Server(parameters)
+    except RuntimeError as error:
+        raise DriftError(
+            f"{model.key}: llama.cpp cannot serve the weights: {error}",
+            where=weights.name,
+            next_step="check server.slots and server.context of the panel and the free memory",
+        ) from None
+
+
+def _parameters(model: ModelSpec, weights: Path) -> Any:
+    spec, cores = model.server, os.cpu_count() or 1
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(weights)
+    parameters.model_alias = {model.model}
+    parameters.hostnames = ["127.0.0.1"]
+    parameters.port = 0
+    parameters.n_parallel = spec.slots
+    parameters.n_ctx = spec.slots * spec.context
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = cores
+    parameters.n_gpu_layers = 0
+    parameters.ui = parameters.endpoint_slots = False
+    parameters.verbosity = -1
+    parameters.cache_prompt = parameters.cache_idle_slots = False
+    parameters.cache_ram_mib = 0
+    parameters.slot_prompt_similarity = 0.0
+    parameters.warmup = False
+    for name, value in spec.sampling.items():
+        default = getattr(parameters.sampling, name, None)
+        if not isinstance(default, (int, float)) or isinstance(default, bool):
+            raise ConfigurationError(
+                f"{model.key}: llama.cpp has no sampling number {name!r}",
+                where=f"model {model.key}: server.sampling",
+                expected="names such as temp, top_k, top_p, min_p, penalty_repeat, seed",
+            )
+        number = float(value) if isinstance(value, Decimal) else value
+        setattr(parameters.sampling, name, type(default)(number))
+    return parameters
