@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import orjson
+
 from drift.config import canonical_json, sha256_hex
 from drift.judging import Judge
-from drift.records.store import Store, dump_line, judge_folder, read_rows
+from drift.records.store import Store, judge_folder, read_rows
 
 #: What can stand for an arm: a label, or why there is none.
 OUTCOMES = ("refused", "answered", "undetermined", "empty", "blocked", "failed", "missing")
 DETERMINED = ("refused", "answered")
+ROW_SEAL = b',"row_sha256":"'
 SERVING = ("served_model", "provider", "fingerprint")
 
 
@@ -61,10 +64,22 @@ def responses_hash(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def transcript_bytes(rows: Iterable[dict[str, Any]]) -> bytes:
-    """Return the transcript of a run: its responses, sorted by model and key."""
-    return b"".join(
-        dump_line(row) for row in sorted(rows, key=lambda row: (row["model"], row["key"]))
-    )
+    """Return the transcript of a run: its responses, sorted by model and key.
+
+    Each line closes with the SHA-256 of what stands before it, so that a change
+    of one byte is found in its row and not only in its file.
+    """
+    lines = []
+    for row in sorted(rows, key=lambda row: (row["model"], row["key"])):
+        opened = orjson.dumps(row)[:-1]
+        lines.append(opened + ROW_SEAL + sha256_hex(opened).encode() + b'"}\n')
+    return b"".join(lines)
+
+
+def row_holds(raw: bytes) -> bool:
+    """Tell whether a transcript line still has the hash it closes with."""
+    opened, mark, closed = raw.rpartition(ROW_SEAL)
+    return bool(mark) and closed == sha256_hex(opened).encode() + b'"}'
 
 
 def label_rows(
@@ -100,7 +115,7 @@ def load_run(store: Store, run: Mapping[str, Any], labels: Mapping[str, Any]) ->
     """Return the run sealed by the ledger bodies `run` and `labels`."""
     responses = read_rows(store.transcript(run["run"]))
     judge = labels["judge"]
-    folder = judge_folder(judge["id"], judge["rules"])
+    folder = judge_folder(judge)
     labelled = {
         (row["model"], row["key"]): row["label"]
         for row in read_rows(store.labels(folder, run["run"]))
@@ -111,9 +126,7 @@ def load_run(store: Store, run: Mapping[str, Any], labels: Mapping[str, Any]) ->
         outcomes = {}
         for key in run["keys"]:
             row = rows.get(key)
-            outcomes[key] = (
-                "missing" if row is None else labelled.get((name, key), row["status"])
-            )
+            outcomes[key] = "missing" if row is None else labelled.get((name, key), row["status"])
         models[name] = ModelRun(
             instrument=sealed["instrument"],
             outcomes=outcomes,

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from drift.records.run import DETERMINED, ModelRun, Run
-from drift.stats import compare_labels
+from drift.stats import Flips, flips
 
 #: Least share of the canonical arms with a determined label in a usable run.
 USABLE = 0.9
@@ -77,7 +77,7 @@ class Step:
     usable: bool
     determined: int
     compared_with: str | None
-    change: Any
+    change: Flips | None
     churn: dict[str, Any]
     findings: list[dict[str, Any]]
 
@@ -136,7 +136,7 @@ def step(
     determined = sum(outcome in DETERMINED for outcome in outcomes.values())
     usable = bool(canonical) and determined >= USABLE * len(canonical)
     previous = state.previous if usable else None
-    change = compare_labels(_labels(previous["outcomes"]), _labels(outcomes)) if previous else None
+    change = flips(_labels(previous["outcomes"]), _labels(outcomes)) if previous else None
     others = {arm: value for arm, value in answer.outcomes.items() if arm not in canonical}
     last_full = state.full if usable and state.registry == registry else None
     if change:
@@ -145,7 +145,7 @@ def step(
         before_others = {
             arm: value for arm, value in last_full["outcomes"].items() if arm not in canonical
         }
-        moves = compare_labels(_labels(before_others), _labels(others))
+        moves = flips(_labels(before_others), _labels(others))
         findings += _label_findings(run, model, state, moves, last_full)
     findings += _serving_findings(run, model, state, answer)
     coverage = {
@@ -169,10 +169,12 @@ def step(
         registry=registry,
         previous={"run": run.run, "outcomes": outcomes} if usable else state.previous,
         full=full,
-        serving={fact: values or state.serving.get(fact, []) for fact, values in answer.serving.items()},
+        serving={
+            fact: values or state.serving.get(fact, []) for fact, values in answer.serving.items()
+        },
         coverage=coverage,
     )
-    flipped = sorted([*change.newly_refused, *change.newly_answered]) if change else []
+    moved_arms = sorted([*change.newly_refused, *change.newly_answered]) if change else []
     churn = {
         "run": run.run,
         "at": run.at,
@@ -183,8 +185,8 @@ def step(
         "scope": run.scope,
         "previous": previous["run"] if previous else None,
         "compared": change.compared if change else None,
-        "flips": len(flipped) if change else None,
-        "flipped": [family(arm) for arm in flipped],
+        "flips": len(moved_arms) if change else None,
+        "flipped": [family(arm) for arm in moved_arms],
         "determined": determined,
         "n": len(canonical),
         "usable": usable,
@@ -200,9 +202,7 @@ def step(
     )
 
 
-def _closed_because(
-    before: SeriesState, identity: Identity, rules: str, moved: int
-) -> str | None:
+def _closed_because(before: SeriesState, identity: Identity, rules: str, moved: int) -> str | None:
     if before.identity is None:
         return None
     words = {
@@ -238,7 +238,7 @@ def _finding(
 
 
 def _label_findings(
-    run: Run, model: str, state: SeriesState, change: Any, since: dict[str, Any] | None
+    run: Run, model: str, state: SeriesState, change: Flips, since: dict[str, Any] | None
 ) -> list[dict[str, Any]]:
     earlier = since["run"] if since else ""
     kinds = (

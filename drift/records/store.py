@@ -14,7 +14,7 @@ import gzip
 import os
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ from drift.errors import DriftError, IntegrityError
 from drift.records.ledger import complete_end, lines_backwards, write_all
 
 
-def judge_folder(judge_id: str, rules_hash: str) -> str:
-    """Return the folder name of one version of one judge below ``labels/``."""
-    return f"{judge_id}-{rules_hash[:12]}"
+def judge_folder(judge: Mapping[str, str]) -> str:
+    """Return the folder name below ``labels/`` of one judge with one version of its rules."""
+    return f"{judge['id']}-{judge['rules'][:12]}"
 
 
 class Store:

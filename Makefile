@@ -1,0 +1,48 @@
+# `make report` builds the environment, makes one run of the embedded panel and the site.
+# `make test` runs every check. Everything is installed from the lock files, by hash.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
+
+.PHONY: report env test lint lock bench clean
+
+report: env
+	@$(BIN)/drift report --refresh
+
+env: $(VENV)/.ready
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; name one with make PYTHON=python3.11")'
+	@echo "setting up $(VENV) from requirements.lock"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) -r requirements.lock
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready requirements-test.lock
+	@echo "adding the test tools from requirements-test.lock"
+	@$(PIP) -r requirements-test.lock
+	@touch $@
+
+lint: $(VENV)/.ready-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: lint
+	$(BIN)/pytest
+
+# Each benchmark prints its figures as JSON; timings are ratios measured in one run.
+bench: $(VENV)/.ready-test
+	@for script in benchmarks/*.py; do echo "$$script"; $(BIN)/python $$script || exit 1; done
+
+# Needs uv; pins the newest versions that pyproject.toml allows.
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra build pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra build --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
+
+clean:
+	rm -rf $(VENV) .cache report/_site report/_generated

@@ -1,0 +1,444 @@
+"""The ``drift`` command.
+
+Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 paused (resume later),
+4 integrity, 5 partial.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from drift import __version__
+from drift.bank import load_bank
+from drift.config import Panel, load_panel, load_toml, project_root
+from drift.errors import DriftError, PartialError
+from drift.probing.cost import daily_requests, estimate
+from drift.probing.weights import fetch_weights
+from drift.records.ledger import Ledger
+from drift.records.registration import in_force
+from drift.records.store import Store
+from drift.records.verify import Verification, verify_record
+from drift.refresh import Outcome, Record
+
+app = typer.Typer(
+    help="Ask a panel of models the same benign questions, seal and judge the answers, "
+    "and show when a model's answering behaviour changes.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+bank_app = typer.Typer(help="The probe bank.", no_args_is_help=True)
+weights_app = typer.Typer(help="Weights of the embedded models.", no_args_is_help=True)
+app.add_typer(bank_app, name="bank")
+app.add_typer(weights_app, name="weights")
+
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+PanelOption = Annotated[
+    str, typer.Option("--panel", help="A name in config/panels, or the path of a panel file.")
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder that holds the records; by default data/ of the project."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def main() -> None:
+    """Run the command line; a known error becomes a message and its exit code."""
+    try:
+        app(standalone_mode=True)
+    except DriftError as error:
+        err.print(escape(f"error: {error}"))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        err.print("interrupted; a run that was being asked is resumed by the next refresh")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123
+        sys.exit(1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"drift {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _record(panel: str, data: Path | None) -> Record:
+    root = project_root()
+    loaded = load_panel(panel, root=root)
+    return Record(loaded, folder=(data or root / "data") / loaded.name, root=root)
+
+
+@contextmanager
+def _bar(unit: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Show progress: bars on a terminal, a line at every tenth otherwise."""
+    if err.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f} " + unit),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=err) as bars:
+            tasks: dict[str, Any] = {}
+
+            def show(name: str, done: int, total: int) -> None:
+                if name not in tasks:
+                    tasks[name] = bars.add_task(escape(name), total=total)
+                bars.update(tasks[name], completed=done, total=total)
+
+            yield show
+        return
+    tenths: dict[str, int] = {}
+
+    def say(name: str, done: int, total: int) -> None:
+        tenth = 10 * done // total if total else 0
+        if tenth != tenths.get(name):
+            tenths[name] = tenth
+            err.print(escape(f"{name}: {done:.0f} of {total:.0f} {unit}"))
+
+    yield say
+
+
+def _refresh(record: Record, models: str) -> Outcome:
+    chosen = models or os.environ.get("REFUSAL_DRIFT_MODELS", "")
+    keys = [key.strip() for key in chosen.split(",") if key.strip()]
+    with record.opened(), _bar("answers") as progress:
+        return record.refresh(models=keys, progress=progress)
+
+
+def _say_outcome(outcome: Outcome) -> None:
+    for note in outcome.notes:
+        err.print(escape(note))
+    state = "sealed" if outcome.sealed else "still open"
+    out.print(f"run {outcome.run} ({outcome.scope}): {outcome.asked} answers stored, {state}")
+
+
+@app.command()
+def refresh(
+    panel: PanelOption = "embedded",
+    data: DataOption = None,
+    models: Annotated[
+        str, typer.Option(help="Only these models, by key, with commas; also REFUSAL_DRIFT_MODELS.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Make one run: ask the panel, seal the answers, judge them, derive the reading.
+
+    A run that was killed or paused is resumed while its slot lasts. The record is
+    registered first if it is new.
+    """
+    outcome = _refresh(_record(panel, data), models)
+    if as_json:
+        print(json.dumps(asdict(outcome) | {"exit_code": outcome.exit_code}))
+    else:
+        _say_outcome(outcome)
+    raise typer.Exit(outcome.exit_code)
+
+
+@app.command()
+def report(
+    panel: Annotated[
+        list[str] | None, typer.Option("--panel", help="Show only these records; may be repeated.")
+    ] = None,
+    data: DataOption = None,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", help="Leave out every run after this one.")
+    ] = None,
+    render: Annotated[
+        bool, typer.Option(help="Render the site; without it only execute the notebooks.")
+    ] = True,
+    refresh_first: Annotated[
+        bool,
+        typer.Option("--refresh", help="First fetch weights and make a run of the embedded panel."),
+    ] = False,
+) -> None:
+    """Execute the notebooks over the records and render the site.
+
+    With --refresh it also renders when the run is partial, paused or impossible on
+    this machine, and says so on the front page.
+    """
+    from drift.report.site import RecordRef, build_site
+
+    root = project_root()
+    folder = data or root / "data"
+    note = _run_of_this_machine(data) if refresh_first else None
+    names = panel or sorted(
+        {"embedded"} | {path.parent.name for path in folder.glob("*/chain.jsonl")}
+    )
+    with _bar("pages") as progress:
+        index = build_site(
+            root=root,
+            records=[RecordRef(name, folder / name) for name in names],
+            as_of=as_of,
+            render=render,
+            note=note,
+            progress=progress,
+        )
+    out.print(escape(str(index)))
+
+
+def _run_of_this_machine(data: Path | None) -> str | None:
+    """Refresh the embedded panel; return why there is no whole run, or None."""
+    record = _record("embedded", data)
+    try:
+        _fetch(record.panel)
+        outcome = _refresh(record, "")
+    except DriftError as error:
+        if error.exit_code in (2, 4):
+            raise
+        err.print(escape(str(error)))
+        return f"This machine's run is missing: {error.what}."
+    _say_outcome(outcome)
+    if outcome.exit_code in (1, 2, 4):
+        raise typer.Exit(outcome.exit_code)
+    problems = [note for note in outcome.notes if outcome.codes]
+    return f"This machine's run is not whole: {'; '.join(problems)}." if problems else None
+
+
+@app.command()
+def verify(
+    panel: Annotated[
+        list[str] | None, typer.Option("--panel", help="Records to check; by default all.")
+    ] = None,
+    data: DataOption = None,
+    labels: Annotated[
+        bool, typer.Option(help="Also derive labels, series and readings again.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Check records offline, from texts to seals to chain to labels to readings.
+
+    Names the first line, response or label that disagrees, and how; exit code 4 then.
+    """
+    root = project_root()
+    folder = data or root / "data"
+    names = panel or sorted({path.parent.name for path in folder.glob("*/chain.jsonl")})
+    found = []
+    for name in names:
+        with _bar("runs") as progress:
+            found.append(
+                verify_record(
+                    folder / name,
+                    root=root,
+                    rederive=labels,
+                    progress=lambda done, total, name=name: progress(name, done, total),  # type: ignore[misc]
+                )
+            )
+    if as_json:
+        print(json.dumps([asdict(item) | {"assurance": item.assurance} for item in found]))
+    else:
+        for item in found:
+            _say_verification(item)
+        if not found:
+            out.print(escape(f"no record in {folder}"))
+    raise typer.Exit(4 if any(item.problems for item in found) else 0)
+
+
+def _say_verification(item: Verification) -> None:
+    out.print(
+        f"{item.panel}: {item.lines} ledger lines, {item.runs} runs, {item.responses} responses, "
+        f"{item.labels} labels"
+    )
+    for step, seconds in item.seconds.items():
+        out.print(f"  {step}: {seconds:.1f} s")
+    for note in item.notes:
+        out.print(escape(f"  note: {note}"))
+    if item.labels_not_rederivable:
+        out.print(f"  {item.labels_not_rederivable} labels are not re-derivable with this code")
+    for problem in item.problems:
+        out.print(escape(f"  {problem.how}: {problem.where} ({problem.step}: {problem.detail})"))
+    if item.problems:
+        out.print("  does not hold")
+    elif item.head:
+        out.print(
+            f"  holds; assurance {item.assurance}; head {item.head['seq']} {item.head['hash']}"
+        )
+
+
+@app.command()
+def register(
+    panel: PanelOption = "embedded",
+    data: DataOption = None,
+    seed: Annotated[
+        str | None,
+        typer.Option(help="Alarm seed, 64 lower-case hex digits; by default from the system."),
+    ] = None,
+) -> None:
+    """Commit to corpus, panel, instruments, judge and alarm before the first run.
+
+    Run again after a change of the configuration, it declares the change.
+    """
+    record = _record(panel, data)
+    with record.opened():
+        sealed, changes = record.register(seed=seed)
+    for note in record.notes:
+        err.print(escape(note))
+    for change in changes:
+        out.print(escape(f"changed: {change}"))
+    out.print(f"registration in force: {sealed.hash}")
+
+
+@app.command()
+def rescore(
+    panel: PanelOption = "embedded", data: DataOption = None, as_json: JsonOption = False
+) -> None:
+    """Label all stored answers with the present judge; list the labels that move.
+
+    Earlier labels stay sealed. Which labels the series read is settled by `register`.
+    """
+    record = _record(panel, data)
+    with record.opened():
+        moves = record.rescore()
+    if as_json:
+        print(json.dumps(moves))
+        return
+    for move in moves:
+        out.print(escape("{run} {model} {key}: {before} -> {after} by {rule}".format(**move)))
+    out.print(f"{len(moves)} labels move")
+
+
+@app.command()
+def status(
+    panel: PanelOption = "embedded", data: DataOption = None, as_json: JsonOption = False
+) -> None:
+    """Show what a record holds, what a run costs, and what is still open."""
+    root = project_root()
+    loaded = load_panel(panel, root=root)
+    folder = (data or root / "data") / loaded.name
+    found = _status(loaded, folder, root)
+    if as_json:
+        print(json.dumps(found))
+        return
+    table = Table(
+        "model", "series", "runs in it", "requests a day", "USD a run (at most)", box=None
+    )
+    for row in found["models"]:
+        table.add_row(*(str("" if value is None else value) for value in row.values()))
+    out.print(escape(f"{found['panel']} in {found['folder']}"))
+    out.print(table)
+    for name in ("registration", "last_run", "open_run", "requests_a_day", "usd_a_year"):
+        out.print(escape(f"{name.replace('_', ' ')}: {found[name]}"))
+
+
+def _status(panel: Panel, folder: Path, root: Path) -> dict[str, Any]:
+    store, ledger = Store(folder), Ledger(folder)
+    registration = in_force(store, ledger)
+    kept = json.loads(store.series.read_bytes())["models"] if store.series.exists() else {}
+    bank = load_bank(root / "config" / "probe_bank.json")
+    prompts = {scope: [arm.prompt for arm in bank.arms(scope)] for scope in ("canonical", "full")}
+    hours = panel.cadence_hours
+    rows = []
+    yearly = None
+    for model in panel.models:
+        state = kept.get(model.key, {})
+        costs = {scope: estimate(model, prompts[scope]).usd for scope in prompts}
+        if hours and costs["full"] is not None and costs["canonical"] is not None:
+            day = costs["full"] + (24 // hours - 1) * costs["canonical"]
+            yearly = (yearly or 0) + 365 * day
+        rows.append(
+            {
+                "model": model.key,
+                "series": state.get("number"),
+                "runs": state.get("index"),
+                "requests_a_day": daily_requests(bank, hours) if hours else None,
+                "usd_a_run": None if costs["full"] is None else f"{costs['full']:.4f}",
+            }
+        )
+    last = next((line.body["run"] for line in ledger.backwards() if line.kind == "run"), None)
+    return {
+        "panel": panel.name,
+        "folder": str(folder),
+        "registration": registration.hash if registration else None,
+        "models": rows,
+        "last_run": last,
+        "open_run": next((path.stem for path in store.open_runs()), None),
+        "requests_a_day": sum(row["requests_a_day"] or 0 for row in rows) if hours else None,
+        "usd_a_year": None if yearly is None else f"{yearly:.2f} at most, at the panel's prices",
+    }
+
+
+@bank_app.command("check")
+def bank_check(
+    file: Annotated[Path | None, typer.Argument(help="By default config/probe_bank.json.")] = None,
+) -> None:
+    """Validate a probe bank; each problem is printed with its place in the file."""
+    path = file or project_root() / "config" / "probe_bank.json"
+    bank = load_bank(path)
+    controls = sum(family.control for family in bank.families)
+    chinese = sum(family.zh is not None for family in bank.families)
+    out.print(
+        escape(
+            f"{path}: version {bank.version}, {len(bank.families)} families "
+            f"({len(bank.families) - controls} sensitive, {controls} controls), "
+            f"{chinese} with a Chinese twin, {len(bank.arms('full'))} arms; no problem"
+        )
+    )
+
+
+@weights_app.command("fetch")
+def weights_fetch(
+    panel: Annotated[
+        str | None, typer.Option("--panel", help="Only the weights this panel names.")
+    ] = None,
+) -> None:
+    """Fetch the embedded weights and check them by SHA-256; cached files are only checked.
+
+    Exit code 4 when a file has a wrong byte, 5 when it cannot be had from here.
+    """
+    root = project_root()
+    if panel:
+        _fetch(load_panel(panel, root=root))
+        return
+    _fetch(*load_toml(root / "config" / "weights.toml", kind="weights list"))
+
+
+def _fetch(*wanted: Panel | str) -> None:
+    root = project_root()
+    names = {
+        name
+        for item in wanted
+        for name in ([item] if isinstance(item, str) else [model.weights for model in item.models])
+        if name
+    }
+    with _bar("bytes") as progress:
+        for name in sorted(names):
+            try:
+                path = fetch_weights(name, root=root, progress=progress)
+            except DriftError as error:
+                if error.exit_code != 1:
+                    raise
+                raise PartialError(
+                    error.what,
+                    where=error.where,
+                    got=error.got,
+                    expected=error.expected,
+                    next_step=error.next_step,
+                ) from None
+            err.print(escape(f"{name}: checked, {path.stat().st_size} bytes"))

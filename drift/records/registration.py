@@ -1,0 +1,219 @@
+"""The registration: what a record commits to before its first run.
+
+It names the corpus with a hash of every prompt, the panel with its cadence and
+size, every instrument, the judge and the alarm's seed and parameters. A later
+registration line amends it: what changed is listed in it, and it closes the
+series which it touches.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from drift import __version__
+from drift.bank import Bank, load_bank, prompt_hashes, registry_hash
+from drift.config import METHOD_VERSION, Clock, ModelSpec, Panel, load_toml, sha256_hex
+from drift.errors import ConfigurationError, IntegrityError
+from drift.judging import Judge
+from drift.records.ledger import Ledger, lines_backwards, write_atomically
+from drift.records.series import Identity
+from drift.records.store import Store
+
+
+@dataclass(frozen=True)
+class Registration:
+    """The registration in force, as sealed: its body and the hash of its line."""
+
+    body: dict[str, Any]
+    hash: str
+
+    @property
+    def canonical(self) -> frozenset[str]:
+        """The canonical arms."""
+        return frozenset(arm for arm in self.body["corpus"]["prompts"] if arm.endswith("#en-1"))
+
+    @property
+    def registry(self) -> str:
+        """Hash of all arms with their prompts."""
+        return str(self.body["corpus"]["registry"]["all"])
+
+    @property
+    def cadence_hours(self) -> int | None:
+        hours = self.body["panel"]["cadence_hours"]
+        return None if hours is None else int(hours)
+
+    def identity(self, model: str) -> Identity:
+        """Return what must stay the same in a series of `model`."""
+        return Identity(
+            instrument=self.body["instruments"][model]["sha256"],
+            bank=self.body["corpus"]["registry"]["canonical"],
+            fingerprint=self.body["judge"]["fingerprint"],
+            cadence="none" if self.cadence_hours is None else str(self.cadence_hours),
+        )
+
+    def moved(self, model: str) -> int:
+        """Return how many stored labels of `model` this registration's rescoring moved."""
+        return int(self.body.get("rescored", {}).get("moved", {}).get(model, 0))
+
+
+def build(panel: Panel, bank: Bank, judge: Judge, *, root: Path, seed: str) -> dict[str, Any]:
+    """Return the body of a registration for the present configuration."""
+    arms, canonical = bank.arms("full"), bank.arms("canonical")
+    return {
+        "panel": {
+            "name": panel.name,
+            "title": panel.title,
+            "cadence_hours": panel.cadence_hours,
+            "cadence_note": panel.cadence_note,
+            "scope_plan": panel.scope_plan,
+            "full_runs": list(panel.full_runs),
+            "models": [model.key for model in panel.models],
+            "size": len(panel.models),
+            "reserved_slots": panel.reserved_slots,
+        },
+        "corpus": {
+            "name": bank.name,
+            "version": bank.version,
+            "sha256": bank.sha256,
+            "registry": {"canonical": registry_hash(canonical), "all": registry_hash(arms)},
+            "prompts": prompt_hashes(arms),
+        },
+        "instruments": {
+            model.key: {
+                "sha256": model.instrument_hash(),
+                "document": model.instrument(),
+                "lab": model.lab,
+                "role": model.role,
+            }
+            for model in panel.models
+        },
+        "judge": judge_identity(judge)
+        | {"version": judge.version, "agreement": list(judge.agreement)},
+        "alarm": {"seed": seed, **load_toml(root / "config" / "alarm.toml", kind="alarm")},
+        "method_version": METHOD_VERSION,
+        "package_version": __version__,
+    }
+
+
+def judge_identity(judge: Judge) -> dict[str, str]:
+    """Return how a ledger line names a judge."""
+    return {"id": judge.id, "rules": judge.rules_hash, "fingerprint": judge.fingerprint}
+
+
+def differences(registered: dict[str, Any], present: dict[str, Any]) -> list[str]:
+    """Name the registered fields that the present configuration does not meet.
+
+    The package version may move without a new registration.
+    """
+    found: list[str] = []
+    for section in ("panel", "corpus", "instruments", "judge", "alarm"):
+        old, new = registered[section], present[section]
+        found += [
+            f"{section}.{name}"
+            for name in sorted(old.keys() | new.keys())
+            if old.get(name) != new.get(name) and name != "title"
+        ]
+    if registered["method_version"] != present["method_version"]:
+        found.append("method_version")
+    return found
+
+
+def in_force(store: Store, ledger: Ledger) -> Registration | None:
+    """Return the registration in force, checked against the chain; None before the first.
+
+    Raises
+    ------
+    IntegrityError
+        ``registration.json`` is not the line that the chain names.
+    """
+    last = ledger.last()
+    if last is None:
+        return None
+    for line in ledger.backwards():
+        if line.kind in ("registration", "run"):
+            named = line.hash if line.kind == "registration" else line.body["registration"]
+            break
+    else:
+        raise IntegrityError("the chain holds no registration", where=str(ledger.chain))
+    raw = store.registration.read_bytes() if store.registration.exists() else b""
+    if last.kind == "registration" and sha256_hex(raw.removesuffix(b"\n")) != named:
+        # The seal of a registration was interrupted between its two files.
+        raw = next(lines_backwards(ledger.chain)) + b"\n"
+        write_atomically(store.registration, raw)
+    found = sha256_hex(raw.removesuffix(b"\n"))
+    if found != named:
+        raise IntegrityError(
+            "registration.json is not the registration that the chain names",
+            where=str(store.registration),
+            got=found,
+            expected=named,
+            next_step="restore the file from a copy of the record",
+        )
+    return Registration(orjson.loads(raw), named)
+
+
+def corpus_copy(store: Store, corpus: dict[str, Any]) -> Path:
+    """Return where the record keeps the corpus file that it registered."""
+    return store.folder / "corpora" / f"{corpus['name']}-{corpus['sha256'][:12]}.json"
+
+
+def registered_bank(store: Store, registration: dict[str, Any]) -> Bank:
+    """Return the bank that a registration commits to, from the record's own copy.
+
+    Raises
+    ------
+    IntegrityError
+        The copy is missing or its hash is not the registered one.
+    """
+    corpus = registration["corpus"]
+    path = corpus_copy(store, corpus)
+    found = sha256_hex(path.read_bytes()) if path.exists() else "no file"
+    if found != corpus["sha256"]:
+        raise IntegrityError(
+            "the registered corpus is not the one the record keeps",
+            where=str(path),
+            got=found,
+            expected=corpus["sha256"],
+        )
+    return load_bank(path)
+
+
+def seal_registration(
+    store: Store, ledger: Ledger, body: dict[str, Any], *, bank_file: Path, clock: Clock
+) -> Registration:
+    """Seal `body`, keep a copy of the corpus file, and write ``registration.json``."""
+    raw_bank = bank_file.read_bytes()
+    if sha256_hex(raw_bank) != body["corpus"]["sha256"]:
+        raise ConfigurationError("the corpus file changed while it was read", where=str(bank_file))
+    write_atomically(corpus_copy(store, body["corpus"]), raw_bank)
+    line = ledger.append("registration", body, at=clock())
+    write_atomically(store.registration, next(lines_backwards(ledger.chain)) + b"\n")
+    return Registration(line.body, line.hash)
+
+
+def new_seed() -> str:
+    """Return a fresh alarm seed: 64 lower-case hex digits from the system's generator."""
+    return secrets.token_hex(32)
+
+
+def instrument_of(model: ModelSpec, registration: Registration) -> str:
+    """Return the registered instrument hash of `model`.
+
+    Raises
+    ------
+    ConfigurationError
+        The present panel file describes another instrument.
+    """
+    registered = registration.body["instruments"].get(model.key)
+    if registered is None or registered["sha256"] != model.instrument_hash():
+        raise ConfigurationError(
+            f"the instrument of {model.key!r} is not the registered one",
+            expected="the registered parameters, endpoint, prompt and weights",
+            next_step="undo the change, or register it with `drift register`",
+        )
+    return str(registered["sha256"])

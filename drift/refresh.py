@@ -1,0 +1,588 @@
+"""The orchestrator: register, ask, seal, judge, derive.
+
+A run is asked into ``open/<run>.jsonl`` and sealed when every question has been put.
+Killed at any point, the next command goes on where it stopped: it completes an
+unfinished seal, resumes a run whose slot is not over, and seals one whose slot is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from drift.bank import Bank, load_bank
+from drift.config import (
+    Clock,
+    ModelSpec,
+    Panel,
+    parse_timestamp,
+    sha256_hex,
+    timestamp,
+    utc_now,
+)
+from drift.errors import (
+    ConfigurationError,
+    DriftError,
+    IntegrityError,
+    PartialError,
+    PausedError,
+    worst_exit_code,
+)
+from drift.judging import Judge, load_judge
+from drift.probing.client import ask_model
+from drift.probing.cost import estimate
+from drift.probing.embedded import serve, serving_facts
+from drift.probing.response import Ask, Response
+from drift.probing.weights import weights_path
+from drift.records.derive import derive
+from drift.records.ledger import Ledger, Line, drop_torn_tail, write_atomically
+from drift.records.registration import (
+    Registration,
+    build,
+    differences,
+    in_force,
+    instrument_of,
+    judge_identity,
+    new_seed,
+    registered_bank,
+    seal_registration,
+)
+from drift.records.run import label_rows, responses_hash, run_id, transcript_bytes
+from drift.records.store import (
+    Appender,
+    Store,
+    append_rows,
+    dump_line,
+    judge_folder,
+    read_rows,
+)
+
+#: Largest share of the arms that may be missing or failed in a run that is not partial.
+MISSING_SHARE = 0.1
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class Outcome:
+    """What a refresh did; ``codes`` hold the exit codes of what went wrong."""
+
+    run: str | None = None
+    scope: str | None = None
+    sealed: bool = False
+    asked: int = 0
+    notes: list[str] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        return worst_exit_code(self.codes)
+
+    def problem(self, error: DriftError) -> None:
+        self.notes.append(str(error))
+        self.codes.append(error.exit_code)
+
+
+class Record:
+    """One record opened for writing: its files, ledger, judge and the project around it."""
+
+    def __init__(self, panel: Panel, *, folder: Path, root: Path, clock: Clock = utc_now) -> None:
+        self.panel, self.root, self.clock = panel, root, clock
+        self.store, self.ledger = Store(folder), Ledger(folder)
+        self.judge: Judge = load_judge(root / "config" / "judge")
+        self.bank_file = root / "config" / "probe_bank.json"
+        self.notes: list[str] = []
+
+    @contextmanager
+    def opened(self) -> Iterator[Record]:
+        """Hold the lock and complete what a killed command left unfinished."""
+        with self.store.locked():
+            self.notes += self.ledger.recover()
+            registration = in_force(self.store, self.ledger)
+            if registration is not None:
+                self._complete(registration)
+            yield self
+
+    def _complete(self, registration: Registration) -> None:
+        """Finish a seal: transcript without its line, line without labels, labels not derived."""
+        for path in self.store.open_runs():
+            if self._last("run", path.stem):
+                path.unlink()
+                self.notes.append(f"run {path.stem} was sealed already; removed its open file")
+            elif self.store.transcript(path.stem).exists():
+                self._seal(OpenRun.read(path), registration)
+                self.notes.append(f"completed the seal of run {path.stem}")
+        last = self._last("run")
+        if last and not self._last("labels", last.body["run"]):
+            self._label(last.body, registration)
+            self.notes.append(f"labelled run {last.body['run']}")
+        derive(self.store, self.ledger)
+
+    def _last(self, kind: str, run: str | None = None) -> Line | None:
+        """Return the last line of a kind, if it is of `run`; looks at the tail alone."""
+        for line in self.ledger.backwards():
+            if line.kind == kind:
+                return line if run in (None, line.body["run"]) else None
+        return None
+
+    def register(self, *, seed: str | None = None) -> tuple[Registration, list[str]]:
+        """Seal a registration of the present configuration; return it and what changed.
+
+        A first registration commits a fresh seed. A later one keeps the seed, seals
+        an open run with its gaps, and rescores the stored answers if the judge's
+        rules moved. Without a change nothing is written.
+        """
+        before = in_force(self.store, self.ledger)
+        kept = before.body["alarm"]["seed"] if before else None
+        if seed and kept and seed != kept:
+            raise ConfigurationError("the alarm's seed is registered already and cannot change")
+        bank = load_bank(self.bank_file)
+        body = build(self.panel, bank, self.judge, root=self.root, seed=kept or seed or new_seed())
+        changes = differences(before.body, body) if before else []
+        if before and not changes:
+            return before, []
+        if before:
+            for path in self.store.open_runs():
+                self._seal(OpenRun.read(path), before)
+            body["changes"] = changes
+            if before.body["judge"]["rules"] != self.judge.rules_hash:
+                moves = self.rescore()
+                moved = Counter(move["model"] for move in moves)
+                body["rescored"] = {
+                    "from": before.body["judge"]["rules"],
+                    "moved": dict(sorted(moved.items())),
+                }
+        sealed = seal_registration(
+            self.store, self.ledger, body, bank_file=self.bank_file, clock=self.clock
+        )
+        return sealed, changes
+
+    def rescore(self) -> list[dict[str, str]]:
+        """Label every sealed run with the present judge from its stored bytes.
+
+        Returns the labels that differ from the ones the run was read with, each as
+        {run, model, key, before, after, rule}. Earlier labels stay where they are.
+        """
+        moves: list[dict[str, str]] = []
+        runs, judged, registrations = {}, {}, {}
+        for line in self.ledger.forwards():
+            if line.kind == "registration":
+                registrations[line.hash] = Registration(line.body, line.hash)
+            elif line.kind == "run":
+                runs[line.body["run"]] = line.body
+            elif line.kind == "labels":
+                judged.setdefault(line.body["run"], []).append(line.body["judge"])
+        mine = judge_identity(self.judge)
+        for run, body in runs.items():
+            first = judged[run][0]
+            if mine not in judged[run]:
+                self._label(body, registrations[body["registration"]])
+            old, new = (
+                {(row["model"], row["key"]): row for row in read_rows(path)}
+                for path in (self.store.labels(judge_folder(judge), run) for judge in (first, mine))
+            )
+            moves += [
+                {
+                    "run": run,
+                    "model": place[0],
+                    "key": place[1],
+                    "before": old[place]["label"],
+                    "after": row["label"],
+                    "rule": row["rule"],
+                }
+                for place, row in new.items()
+                if old[place]["label"] != row["label"]
+            ]
+        return moves
+
+    def refresh(
+        self,
+        *,
+        models: Sequence[str] = (),
+        progress: Progress | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> Outcome:
+        """Make one run: ask, seal, judge, derive. Register first if nothing is registered.
+
+        Raises
+        ------
+        ConfigurationError
+            The configuration is not the registered one.
+        IntegrityError
+            Weights, seals or the registration do not hold; nothing was asked.
+        PartialError
+            No model of the panel can be asked on this machine; no run was made.
+        """
+        outcome = Outcome(notes=self.notes)
+        registration = self._registered(outcome)
+        bank = registered_bank(self.store, registration.body)
+        now = self.clock()
+        chosen = self.panel.narrowed(tuple(models))
+        current = self._resumable(now, registration, outcome)
+        reachable, refused = self._preflight(chosen, registration, environ)
+        if not reachable:
+            raise next(iter(refused.values()))
+        if current is None:
+            current = self._begin(now, chosen, bank, registration)
+        else:
+            outcome.notes.append(f"resuming run {current.run}")
+        outcome.run, outcome.scope = current.run, current.header["scope"]
+        paused = False
+        for model in self.panel.models:
+            if model.key not in current.header["models"] or model.key in current.stopped:
+                continue
+            try:
+                if model.key in refused:
+                    raise refused[model.key]
+                self._afford(model, current, bank)
+                self._ask(model, current, bank, reachable.get(model.key), progress, environ)
+            except PausedError as error:
+                outcome.problem(error)
+                if error.where == "daily budget":
+                    current.stop(model.key, "daily budget")
+                else:
+                    paused = True
+            except IntegrityError:
+                raise
+            except DriftError as error:
+                if isinstance(error, DriftError) and error.where == str(current.path):
+                    raise
+                outcome.problem(error)
+                current.stop(model.key, error.what)
+        outcome.asked = len(current.rows)
+        if paused:
+            return outcome
+        self._seal(current, registration)
+        outcome.sealed = True
+        self._report_missing(current, outcome)
+        derive(self.store, self.ledger)
+        return outcome
+
+    def _registered(self, outcome: Outcome) -> Registration:
+        registration = in_force(self.store, self.ledger)
+        if registration is None:
+            registration, _ = self.register()
+            outcome.notes.append(f"registered the record: {registration.hash}")
+            return registration
+        present = build(
+            self.panel,
+            load_bank(self.bank_file),
+            self.judge,
+            root=self.root,
+            seed=registration.body["alarm"]["seed"],
+        )
+        changed = differences(registration.body, present)
+        if changed:
+            raise ConfigurationError(
+                "the configuration is not the registered one",
+                where=str(self.store.folder),
+                got=f"changed: {', '.join(changed)}",
+                next_step="undo the change, or declare it with "
+                f"`drift register --panel {self.panel.name}`; that closes the series it touches",
+            )
+        return registration
+
+    def _resumable(
+        self, now: datetime, registration: Registration, outcome: Outcome
+    ) -> OpenRun | None:
+        """Return the open run of the present slot; seal one whose slot is over."""
+        for path in self.store.open_runs():
+            current = OpenRun.read(path)
+            started = parse_timestamp(current.header["started_at"])
+            if current.header["registration"] == registration.hash and self._window(
+                started
+            ) == self._window(now):
+                return current
+            self._seal(current, registration)
+            derive(self.store, self.ledger)
+            outcome.notes.append(f"run {current.run} was sealed with its gaps: its slot is over")
+        return None
+
+    def _window(self, moment: datetime) -> int:
+        """Return the slot of a moment; without a cadence a run may be resumed all UTC day."""
+        return int(moment.timestamp()) // (3600 * (self.panel.cadence_hours or 24))
+
+    def _preflight(
+        self, chosen: Sequence[ModelSpec], registration: Registration, environ: Mapping[str, str]
+    ) -> tuple[dict[str, Path | None], dict[str, DriftError]]:
+        """Find out which models can be asked at all, before a run is begun."""
+        reachable: dict[str, Path | None] = {}
+        refused: dict[str, DriftError] = {}
+        for model in chosen:
+            try:
+                instrument_of(model, registration)
+                if model.kind == "embedded":
+                    reachable[model.key] = weights_path(str(model.weights), root=self.root)
+                elif model.api_key_env and not environ.get(model.api_key_env):
+                    raise ConfigurationError(
+                        f"no API key for {model.key!r}",
+                        expected=f"the environment variable {model.api_key_env}",
+                    )
+                else:
+                    reachable[model.key] = None
+            except IntegrityError:
+                raise
+            except DriftError as error:
+                refused[model.key] = error
+        return reachable, refused
+
+    def _begin(
+        self, now: datetime, chosen: Sequence[ModelSpec], bank: Bank, registration: Registration
+    ) -> OpenRun:
+        last = self._last("run")
+        run = run_id(now)
+        if last and run <= last.body["run"]:
+            raise ConfigurationError(
+                "the clock stands before the record's last run",
+                got=run,
+                expected=f"later than {last.body['run']}",
+                next_step="set the machine's clock; a record's runs are in order of time",
+            )
+        number = last.body["number"] + 1 if last else 1
+        scope = self._scope(now, number)
+        header = {
+            "run": run,
+            "number": number,
+            "scope": scope,
+            "slot": self._window(now) if self.panel.cadence_hours else None,
+            "started_at": timestamp(now),
+            "registration": registration.hash,
+            "models": [model.key for model in chosen],
+            "keys": [arm.id for arm in bank.arms(scope)],
+        }
+        path = self.store.open_run(run)
+        append_rows(path, [header])
+        return OpenRun(path, header)
+
+    def _scope(self, now: datetime, number: int) -> str:
+        """Decide from the record: full is the first run of a UTC day, or what was listed."""
+        if self.panel.scope_plan == "listed":
+            return "full" if number in self.panel.full_runs else "canonical"
+        today = timestamp(now)[:10]
+        for line in self.ledger.backwards():
+            if line.kind == "run":
+                if line.body["started_at"][:10] < today:
+                    break
+                if line.body["scope"] == "full":
+                    return "canonical"
+        return "full"
+
+    def _afford(self, model: ModelSpec, current: OpenRun, bank: Bank) -> None:
+        """Refuse to start a model whose estimated cost the day's budget cannot pay."""
+        budget = self.panel.daily_budget_usd
+        prompts = {arm.id: arm.prompt for arm in bank.arms("full")}
+        expected = estimate(model, [prompts[key] for key in current.unasked(model.key)]).usd
+        if budget is None or expected is None:
+            return
+        spent = sum(
+            (cost(item, current.rows_of(item.key)) or Decimal(0) for item in self.panel.models),
+            Decimal(0),
+        )
+        for line in self.ledger.backwards():
+            if line.kind == "run":
+                if line.body["started_at"][:10] < current.header["started_at"][:10]:
+                    break
+                spent += sum(
+                    Decimal(part["usage"]["cost_usd"] or 0) for part in line.body["models"].values()
+                )
+        if spent + expected > budget:
+            raise PausedError(
+                f"{model.key} is left out of this run: the daily budget cannot pay it",
+                where="daily budget",
+                got=f"{spent} USD spent today, at most {expected} USD more",
+                expected=f"at most {budget} USD a day",
+                next_step="raise daily_budget_usd, or wait for the next UTC day",
+            )
+
+    def _ask(
+        self,
+        model: ModelSpec,
+        current: OpenRun,
+        bank: Bank,
+        weights: Path | None,
+        progress: Progress | None,
+        environ: Mapping[str, str],
+    ) -> None:
+        """Ask one model what it has not been asked in this run."""
+        prompts = {arm.id: arm.prompt for arm in bank.arms("full")}
+        asks = [
+            Ask(key, ({"role": "user", "content": prompts[key]},))
+            for key in current.unasked(model.key)
+        ]
+        total = len(current.header["keys"])
+        if not asks:
+            return
+
+        async def work(base_url: str | None, fingerprint: str | None) -> None:
+            async with Appender(current.path) as appender:
+
+                async def keep(response: Response) -> None:
+                    document = response.document()
+                    await appender.append(document)
+                    current.rows.append(document)
+                    if progress:
+                        progress(model.key, len(current.rows_of(model.key)), total)
+
+                await ask_model(
+                    model,
+                    asks,
+                    keep=keep,
+                    clock=self.clock,
+                    base_url=base_url,
+                    fingerprint=fingerprint,
+                    seed=self._seed(model, current.header["number"]),
+                    time_budget_s=self.panel.time_budget_s,
+                    environ=environ,
+                )
+
+        if weights is None:
+            asyncio.run(work(None, None))
+        else:
+            with serve(model, weights) as base_url:
+                asyncio.run(work(base_url, serving_facts()))
+
+    def _seed(self, model: ModelSpec, number: int) -> int | None:
+        """Return the seed to send: fixed, or derived from the registered one and the run."""
+        if model.seed_policy != "per-run":
+            return model.seed
+        return int(sha256_hex(f"{model.seed}|{number}".encode())[:8], 16) & 0x7FFFFFFF
+
+    def _seal(self, current: OpenRun, registration: Registration) -> None:
+        """Write the transcript, then its line, then the labels; last, drop the open file."""
+        header = current.header
+        instruments = registration.body["instruments"]
+        if header["registration"] != registration.hash:
+            raise IntegrityError("an open run belongs to another registration", where=current.run)
+        data = transcript_bytes(current.rows)
+        write_atomically(self.store.transcript(current.run), data)
+        specs = {model.key: model for model in self.panel.models}
+        models = {}
+        for name in header["models"]:
+            rows = current.rows_of(name)
+            models[name] = {
+                "instrument": instruments[name]["sha256"],
+                "counts": dict(sorted(Counter(row["status"] for row in rows).items())),
+                "responses": responses_hash(rows),
+                "usage": usage(specs.get(name), rows),
+            }
+            if name in current.stopped:
+                models[name]["stopped"] = current.stopped[name]
+        corpus = registration.body["corpus"]
+        line = self.ledger.append(
+            "run",
+            {
+                **header,
+                "corpus": {name: corpus[name] for name in ("name", "version", "sha256")},
+                "finished_at": max(
+                    (row["asked_at"] for row in current.rows), default=header["started_at"]
+                ),
+                "models": models,
+                "transcript": sha256_hex(data),
+            },
+            at=self.clock(),
+        )
+        self._label(line.body, registration)
+        current.path.unlink()
+
+    def _label(self, run: Mapping[str, Any], registration: Registration) -> None:
+        """Judge a sealed run from its stored bytes and seal the labels."""
+        bank = registered_bank(self.store, registration.body)
+        rows = read_rows(self.store.transcript(run["run"]))
+        prompts = {arm.id: arm.prompt for arm in bank.arms("full")}
+        data = b"".join(map(dump_line, label_rows(self.judge, rows, prompts)))
+        judge = judge_identity(self.judge)
+        path = self.store.labels(judge_folder(judge), run["run"])
+        write_atomically(path, data)
+        self.ledger.append(
+            "labels",
+            {"run": run["run"], "judge": judge, "labels": sha256_hex(data)},
+            at=self.clock(),
+        )
+
+    def _report_missing(self, current: OpenRun, outcome: Outcome) -> None:
+        """Print isolated gaps; a model gone, or more than a tenth of its arms, is partial."""
+        total = len(current.header["keys"])
+        for name in current.header["models"]:
+            good = {row["key"] for row in current.rows_of(name) if row["status"] != "failed"}
+            gone = total - len(good)
+            if gone > MISSING_SHARE * total:
+                outcome.problem(
+                    PartialError(f"{name}: {gone} of {total} arms are missing in {current.run}")
+                )
+            elif gone:
+                first = sorted(set(current.header["keys"]) - good)[0]
+                outcome.notes.append(f"{name}: {gone} of {total} arms missing, first {first}")
+
+
+@dataclass
+class OpenRun:
+    """A run that is being asked: its header, its rows so far, and which models stopped."""
+
+    path: Path
+    header: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    stopped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def run(self) -> str:
+        return str(self.header["run"])
+
+    @classmethod
+    def read(cls, path: Path) -> OpenRun:
+        """Read an open run back; a torn last line is dropped."""
+        drop_torn_tail(path)
+        header, *rest = read_rows(path) or [{}]
+        if header.get("run") != path.stem:
+            raise IntegrityError(
+                "an open run has no header",
+                where=str(path),
+                next_step="nothing was stored in it: delete the file",
+            )
+        found = cls(path, header)
+        for row in rest:
+            if "stopped" in row:
+                found.stopped[row["stopped"]] = row["reason"]
+            else:
+                found.rows.append(row)
+        return found
+
+    def rows_of(self, model: str) -> list[dict[str, Any]]:
+        return [row for row in self.rows if row["model"] == model]
+
+    def unasked(self, model: str) -> list[str]:
+        """Return the keys without a stored response of `model`, in the run's order."""
+        stored = {row["key"] for row in self.rows_of(model)}
+        return [key for key in self.header["keys"] if key not in stored]
+
+    def stop(self, model: str, reason: str) -> None:
+        """Store that `model` is not asked any further in this run."""
+        append_rows(self.path, [{"stopped": model, "reason": reason}])
+        self.stopped[model] = reason
+
+
+def usage(model: ModelSpec | None, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the tokens that the provider reported, and what they cost at the panel's prices."""
+    counts = {
+        name: sum((row.get("usage") or {}).get(name, 0) for row in rows)
+        for name in ("prompt_tokens", "completion_tokens")
+    }
+    paid = cost(model, rows) if model else None
+    return {**counts, "cost_usd": None if paid is None else str(paid)}
+
+
+def cost(model: ModelSpec, rows: Sequence[Mapping[str, Any]]) -> Decimal | None:
+    """Return the cost of responses in USD; None where the panel states no price."""
+    if model.price_prompt is None or model.price_completion is None:
+        return None
+    tokens = [row.get("usage") or {} for row in rows]
+    prompt = sum(item.get("prompt_tokens", 0) for item in tokens)
+    completion = sum(item.get("completion_tokens", 0) for item in tokens)
+    return (prompt * model.price_prompt + completion * model.price_completion) / 1_000_000
