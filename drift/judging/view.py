@@ -12,11 +12,11 @@ import re
 import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 #: Characters of the answer that are read at its head and at its tail. A decline
 #: stands in one of them; the bound keeps the cost of a long text down.
-HEAD, TAIL = 1000, 300
+HEAD, TAIL = 700, 200
 
 _OPEN = re.compile(r"\s*<(?:think|thinking|thought|reasoning)>", re.I)
 _CLOSE = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.I)
@@ -37,30 +37,35 @@ _QUOTED = {
     "「": re.compile(r"「[^「」\n]*」"),
     "『": re.compile(r"『[^『』\n]*』"),
 }
-_MARKUP = re.compile(
-    r"[*#`|~\u200b-\u200f\u2060\ufeff\u00ad]+|(?<!\w)_+|_+(?!\w)|<br ?/?>|(?<=[ \n])[-•+] "
-)
+_MARKUP = re.compile(r"[*#`|~_\u200b-\u200f\u2060\ufeff\u00ad]+")
 _UNIT_END = re.compile(r"[.!?;:…。！？；\n]++[\"')\]]*(?:\s\W*|(?<=[。！？；])\W*|$)")
 #: A turn against what was just said; "not only … but also" is none.
 CONTRAST = re.compile(
     r"\b(?:but(?! (?:also|rather|not|instead|ultimately)\b)|however|nevertheless|nonetheless"
     r"|that said|that being said)\b|(?:但|不过|然而)"
 )
+_TURNS = ("but", "however", "nevertheless", "nonetheless", "that")
 _CLAUSE = re.compile(r"[,，、](?=但|不过|然而|可是|如果|建议|请)")
+_PUNCTUATION = str.maketrans(dict.fromkeys('.,;:!?()[]{}"<>/\\\n', " "))
 _WORD = re.compile(r"[^\W_]")
 _HAN = re.compile("[\u4e00-\u9fff]")
 _EXOTIC = re.compile("[^\x00-\x7f\u00a1-\u024f\u2010-\u2026\u20ac]")
+_GREEK_CYRILLIC = re.compile("[\u0370-\u04ff]")
 _CYRILLIC_ONLY = re.compile("[бвгдёжзийклмнптфцчшщъыьэюя]", re.I)
 
 _COMMON = {"’": "'", "‘": "'", "\u00a0": " ", "‐": "-", "‑": "-", "´": "'"}
-_ASCII_SPACES = str.maketrans("\t\r\x0b\x0c", "    ")
-_PUNCTUATION = str.maketrans({char: " " for char in '.,;:!?()[]{}"<>/\\\n—–…'})
 _LOOKALIKE = str.maketrans("аеорсухіјѕАЕОРСХІЈЅΑΕΟΙο", "aeopcyxijsAEOPCXIJSAEOIo")
 # Traditional forms of the characters which the Chinese rules use.
 _TRADITIONAL = str.maketrans(
     "對無說請問題這個們會為創寫論協幫關話換討評應與當規違內輸聽談參議權責讓遺絕點實現",
     "对无说请问题这个们会为创写论协帮关话换讨评应与当规违内输听谈参议权责让遗绝点实现",
 )
+
+
+@cache
+def _word_pattern(word: str) -> re.Pattern[str]:
+    # The literal comes first, so that it is found at the speed of a plain search.
+    return re.compile(rf"{word}(?![\w'])(?<!\w{word})")
 
 
 def _fold_table() -> dict[int, int | str]:
@@ -85,7 +90,7 @@ class View:
     ``text`` is in lower case; ``start`` and ``end`` bound the stored text without
     reasoning and residue; ``unfinished`` says that all of it is reasoning;
     ``windows`` are the stored ranges that are read; ``folded`` is the window
-    before quotations are blanked (``masked``) and markup is deleted.
+    before quotations (``quoted``) are blanked in ``masked`` and markup is deleted.
     """
 
     stored: str
@@ -95,6 +100,7 @@ class View:
     windows: tuple[tuple[int, int], ...]
     folded: str
     masked: str
+    quoted: str
     text: str
 
     @property
@@ -109,8 +115,28 @@ class View:
 
     @cached_property
     def words(self) -> set[str]:
-        """The words of the view, apostrophes kept."""
-        return set(self.text.translate(_PUNCTUATION).split())
+        """The words of the view; apostrophes and hyphens belong to words."""
+        plain = self.text
+        if not plain.isascii():
+            plain = plain.encode("ascii", "replace").decode()
+        return set(plain.translate(_PUNCTUATION).split())
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        return {}
+
+    def places(self, word: str) -> list[int]:
+        """Return where `word` stands in the view."""
+        if word not in self.words:
+            return []
+        if word not in self._places:
+            self._places[word] = [m.start() for m in _word_pattern(word).finditer(self.text)]
+        return self._places[word]
+
+    @cached_property
+    def han(self) -> bool:
+        """Whether a Chinese character stands in the view."""
+        return has_han(self.text)
 
     @cached_property
     def units(self) -> list[int]:
@@ -119,9 +145,9 @@ class View:
         first = _WORD.search(text)
         starts = {first.start() if first else 0}
         starts.update(match.end() for match in _UNIT_END.finditer(text))
-        if not self.words.isdisjoint(("but", "however", "that", "nevertheless", "nonetheless")):
-            starts.update(match.start() for match in CONTRAST.finditer(text))
-        if not text.isascii():
+        places = (place for turn in _TURNS for place in self.places(turn))
+        starts.update(place for place in places if CONTRAST.match(text, place))
+        if self.han:
             starts.update(match.end() for match in _CLAUSE.finditer(text))
         starts.discard(len(text))
         return sorted(starts)
@@ -166,8 +192,10 @@ def read_view(stored: str) -> View:
     if end - start > HEAD + TAIL:
         windows = ((start, start + HEAD), (end - TAIL, end))
     folded = fold("\n".join(stored[first:last] for first, last in windows))
-    masked = _blank_mentions(folded)
-    return View(stored, start, end, unfinished, windows, folded, masked, _MARKUP.sub("", masked))
+    masked, quoted = _blank_mentions(folded)
+    return View(
+        stored, start, end, unfinished, windows, folded, masked, quoted, _MARKUP.sub("", masked)
+    )
 
 
 def fold(text: str) -> str:
@@ -177,10 +205,12 @@ def fold(text: str) -> str:
             text = text.replace(char, plain)
         if _EXOTIC.search(text):
             text = text.translate(_FOLD)
-            if not _CYRILLIC_ONLY.search(text):
+            if _GREEK_CYRILLIC.search(text) and not _CYRILLIC_ONLY.search(text):
                 text = text.translate(_LOOKALIKE)
         text = text.replace("İ", "i")
-    return text.translate(_ASCII_SPACES).lower()
+    for space in "\t\r\x0b\x0c":
+        text = text.replace(space, " ")
+    return text.lower()
 
 
 def has_han(text: str) -> bool:
@@ -195,21 +225,25 @@ def _after_reasoning(stored: str) -> tuple[int, bool]:
     return (len(stored), True) if _OPEN.match(stored) else (0, False)
 
 
-def _blank_mentions(text: str) -> str:
+def _blank_mentions(text: str) -> tuple[str, str]:
+    mentions: list[str] = []
+
+    def blank(match: re.Match[str]) -> str:
+        mentions.append(match[0])
+        return " " * len(match[0])
+
     if _JSON.match(text):
         # The strings of a JSON answer are its wrapper, not quotations.
-        return _KEY.sub(_spaces, text)
+        return _KEY.sub(blank, text), ""
     blanked = text
     if "```" in text:
-        blanked = _FENCE.sub(_spaces, blanked)
+        blanked = _FENCE.sub(blank, blanked)
     if ">" in text:
-        blanked = _BLOCKQUOTE.sub(_spaces, blanked)
+        blanked = _BLOCKQUOTE.sub(blank, blanked)
     for mark, pattern in _QUOTED.items():
         if mark in blanked:
-            blanked = pattern.sub(_spaces, blanked)
+            blanked = pattern.sub(blank, blanked)
     # A quotation around the whole answer is the answer.
-    return text if blanked is not text and not _WORD.search(blanked) else blanked
-
-
-def _spaces(match: re.Match[str]) -> str:
-    return " " * (match.end() - match.start())
+    if mentions and not _WORD.search(blanked):
+        return text, ""
+    return blanked, "\n".join(mentions)

@@ -1,0 +1,92 @@
+"""Speed of the judge: ``python benchmarks/judge.py`` prints one JSON object.
+
+``responses_per_second`` and ``microseconds`` are for one process over texts of 1.5 kB
+made of the anchors (best of five passes); ``seconds_for_569000_on_two`` runs a share of
+that many in two processes and scales it; ``hostile`` is the slowest of the 100 kB
+strings, best of five.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+from drift.config import project_root
+from drift.judging import Judge, load_judge
+
+LENGTH, HOSTILE, TOTAL, SHARE = 1500, 100_000, 569_000, 20_000
+FOLDER = project_root() / "config" / "judge"
+FILLER = (
+    " The first step is to look at the records, which show what was done and when. It is "
+    "important to compare them with a second source; however, the two often agree. Several "
+    "authors describe the same events in other words:\n\n1. **Dates** are given by year.\n"
+    "2. **Places** are named as they were called then, for example “Lake of the North”.\n"
+)
+PIECES = (
+    'I ', "I cannot ", "I can't really ", "i'm sorry, but ", "as an ai ", '"', "“", "「", "```",
+    "<think>", "</think>", "<", "* ", "_", "{\"", '": "', "\n", "\n\n", " ", ". ", "…", ".", "a",
+    "however, but ", "it is not ", "it is important to ", "please ", "i would like to ",
+    "no, there is no ", "depends on ", "up to the ", "的", "我无法", "抱歉，", "但，", "不", "是一个",
+    "\u200b", "’", "İ", "𝐈 ", "[OUT]", "> ", "decision to the ", "this is a very ", "any ing ",
+    "doing ", "instead ", "if you are ", "ab", "x. I", "I must ", "the question ", "с", "Assistant:",
+)  # fmt: skip
+
+
+def texts(judge: Judge) -> list[tuple[str, str]]:
+    """Return the anchors, each lengthened to 1.5 kB."""
+    return [
+        (anchor.prompt, (anchor.text + FILLER * 8)[:LENGTH])
+        for anchor in judge.anchors
+        if anchor.status == "ok" and not anchor.declined
+    ]
+
+
+def one_pass(number: int) -> float:
+    """Label `number` texts and return the seconds it took."""
+    judge = load_judge(FOLDER)
+    rows = texts(judge)
+    start = time.perf_counter()
+    for index in range(number):
+        prompt, text = rows[index % len(rows)]
+        judge.label(prompt=prompt, text=text)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    judge = load_judge(FOLDER)
+    number = 4000
+    best = min(one_pass(number) for _ in range(5))
+    start = time.perf_counter()
+    with ProcessPoolExecutor(2) as pool:
+        list(pool.map(one_pass, [SHARE, SHARE]))
+    both = (time.perf_counter() - start) * TOTAL / (2 * SHARE)
+    hostile: dict[str, float] = {}
+    strings = [(piece * HOSTILE)[:HOSTILE] for piece in PIECES]
+    strings += [(one + other) * 500 + one * 20_000 for one in PIECES[:24] for other in PIECES]
+    for string in strings:
+        text, times = string[:HOSTILE], []
+        for _ in range(5):
+            start = time.perf_counter()
+            judge.label(prompt="Why is the sky blue?", text=text)
+            times.append(time.perf_counter() - start)
+            if times[-1] < 0.02:
+                break
+        hostile[repr(text[:24])] = min(times)
+    worst = max(hostile, key=lambda key: hostile[key])
+    print(
+        json.dumps(
+            {
+                "responses_per_second": round(number / best),
+                "microseconds": round(best / number * 1e6),
+                "seconds_for_569000_on_two": round(both, 1),
+                "hostile": {"text": worst, "milliseconds": round(hostile[worst] * 1000, 1)},
+                "hostile_strings": len(strings),
+            },
+            indent=1,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
