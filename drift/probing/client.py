@@ -231,14 +231,18 @@ class _Asker:
         try:
             async with asyncio.timeout(self.model.timeout_s):
                 async with self.client.stream("POST", self.url, content=body) as reply:
-                    received = bytearray()
-                    async for chunk in reply.aiter_raw():
-                        received += chunk
-                        if len(received) > BODY_CAP:
-                            return failure("too-large", f"the body is longer than {BODY_CAP} bytes")
+                    headers, received = reply.headers, bytearray()
+                    if reply.is_stream_consumed:  # an in-memory transport's, read and decoded
+                        headers, received = httpx.Headers(), bytearray(reply.content)
+                    else:
+                        async for chunk in reply.aiter_raw():
+                            received += chunk
+                            if len(received) > BODY_CAP:
+                                message = f"the body is longer than {BODY_CAP} bytes"
+                                return failure("too-large", message)
             return read_reply(
                 reply.status_code,
-                reply.headers,
+                headers,
                 bytes(received),
                 model=self.model,
                 secret=self.secret,
@@ -300,12 +304,11 @@ def _endpoint(model: ModelSpec, base_url: str | None) -> httpx.URL:
 def _payload(model: ModelSpec, seed: int | None) -> dict[str, Any]:
     """Return the request without its messages: what the instrument holds, and nothing else."""
     wrong = sorted(_OURS & model.parameters.keys())
-    numbers = [value for value in model.parameters.values() if isinstance(value, Decimal)]
-    if wrong or not all(number.is_finite() for number in numbers):
+    if wrong:
         raise ConfigurationError(
-            f"{model.key}: a parameter cannot be sent: {', '.join(wrong) or 'a number'}",
+            f"{model.key}: not a sampling parameter: {', '.join(wrong)}",
             where=f"model {model.key}: parameters",
-            expected="sampling parameters, each a finite number, a string or true/false",
+            next_step="leave it out: the client sets it",
         )
     payload: dict[str, Any] = {"model": model.model, "messages": []}
     if "max_completion_tokens" not in model.parameters:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import xllamacpp
 
 from drift.config import ModelSpec
 from drift.errors import ConfigurationError, DriftError
@@ -66,13 +65,28 @@ def serve(model: ModelSpec, weights: Path) -> Iterator[str]:
 
 def serving_facts() -> str:
     """Return the llama.cpp build and the CPU features in use, for embedded fingerprints."""
-    features = re.findall(r"(\w+) = 1\b", xllamacpp.get_system_info())
-    return f"llama.cpp (xllamacpp {xllamacpp.__version__}), {' '.join(features)}"
+    features = re.findall(r"(\w+) = 1\b", _llama().get_system_info())
+    return f"llama.cpp (xllamacpp {_llama().__version__}), {' '.join(features)}"
+
+
+def _llama() -> Any:
+    """Import xllamacpp; only where it is used, since it loads 100 MB."""
+    # Threads that spin while they wait make it several times slower on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise DriftError(
+            f"llama.cpp cannot be loaded: {error}",
+            next_step="install the package with its dependencies; on a minimal Linux image also "
+            "the system package of libgomp (libgomp1)",
+        ) from None
+    return xllamacpp
 
 
 def _start(model: ModelSpec, parameters: Any, weights: Path) -> Any:
     try:
-        return xllamacpp.Server(parameters)
+        return _llama().Server(parameters)
     except RuntimeError as error:
         raise DriftError(
             f"{model.key}: llama.cpp cannot serve the weights: {error}",
@@ -83,7 +97,7 @@ def _start(model: ModelSpec, parameters: Any, weights: Path) -> Any:
 
 def _parameters(model: ModelSpec, weights: Path) -> Any:
     spec, cores = model.server, os.cpu_count() or 1
-    parameters = xllamacpp.CommonParams()
+    parameters = _llama().CommonParams()
     parameters.model.path = str(weights)
     parameters.model_alias = {model.model}
     parameters.hostnames = ["127.0.0.1"]

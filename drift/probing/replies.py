@@ -246,7 +246,7 @@ def _completion(choices: Any, document: dict[str, Any]) -> Verdict:
         return Verdict(fields | {"status": "blocked", "notes": notes})
     if message is None and not error:
         raise Malformed("bad-shape", "the choice has no message")
-    text, refusal, reasoning = _contents(message or {})
+    text, refusal, reasoning = _contents({} if message is None else message)
     fields |= {"text": refusal or text, "reasoning": reasoning, "declined": bool(refusal)}
     lowered = reason.lower() if isinstance(reason, str) else ""
     retry = False
