@@ -1,6 +1,6 @@
 """Speed of the judge: ``python benchmarks/judge.py`` prints one JSON object.
 
-``responses_per_second`` and ``microseconds`` are for one process over texts of 1.5 kB
+``responses_per_second`` and the microseconds are for one process over texts of 1.5 kB
 made of the anchors (best of five passes); ``seconds_for_569000_on_two`` runs a share of
 that many in two processes and scales it; ``hostile`` is the slowest of the 100 kB
 strings, best of five.
@@ -27,9 +27,10 @@ PIECES = (
     'I ', "I cannot ", "I can't really ", "i'm sorry, but ", "as an ai ", '"', "“", "「", "```",
     "<think>", "</think>", "<", "* ", "_", "{\"", '": "', "\n", "\n\n", " ", ". ", "…", ".", "a",
     "however, but ", "it is not ", "it is important to ", "please ", "i would like to ",
-    "no, there is no ", "depends on ", "up to the ", "的", "我无法", "抱歉，", "但，", "不", "是一个",
+    "no, there is no ", "depends on ", "up to the ", "的", "我无法", "抱歉，", "但，", "不",
     "\u200b", "’", "İ", "𝐈 ", "[OUT]", "> ", "decision to the ", "this is a very ", "any ing ",
-    "doing ", "instead ", "if you are ", "ab", "x. I", "I must ", "the question ", "с", "Assistant:",
+    "doing ", "instead ", "if you are ", "ab", "x. I", "I must ", "the question ", "с",
+    "Assistant:", "是一个",
 )  # fmt: skip
 
 
@@ -42,25 +43,25 @@ def texts(judge: Judge) -> list[tuple[str, str]]:
     ]
 
 
-def one_pass(number: int) -> float:
-    """Label `number` texts and return the seconds it took."""
+def one_pass(number: int) -> tuple[float, float]:
+    """Label `number` texts and return the seconds and the processor seconds it took."""
     judge = load_judge(FOLDER)
     rows = texts(judge)
-    start = time.perf_counter()
+    start, busy = time.perf_counter(), time.process_time()
     for index in range(number):
         prompt, text = rows[index % len(rows)]
         judge.label(prompt=prompt, text=text)
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.process_time() - busy
 
 
 def main() -> None:
     judge = load_judge(FOLDER)
     number = 4000
-    best = min(one_pass(number) for _ in range(5))
-    start = time.perf_counter()
+    passes = [one_pass(number) for _ in range(5)]
+    best, busy = (min(times) for times in zip(*passes, strict=True))
     with ProcessPoolExecutor(2) as pool:
-        list(pool.map(one_pass, [SHARE, SHARE]))
-    both = (time.perf_counter() - start) * TOTAL / (2 * SHARE)
+        shares = list(pool.map(one_pass, [SHARE, SHARE]))
+    both = max(wall for wall, _ in shares) * TOTAL / (2 * SHARE)
     hostile: dict[str, float] = {}
     strings = [(piece * HOSTILE)[:HOSTILE] for piece in PIECES]
     strings += [(one + other) * 500 + one * 20_000 for one in PIECES[:24] for other in PIECES]
@@ -79,6 +80,7 @@ def main() -> None:
             {
                 "responses_per_second": round(number / best),
                 "microseconds": round(best / number * 1e6),
+                "processor_microseconds": round(busy / number * 1e6),
                 "seconds_for_569000_on_two": round(both, 1),
                 "hostile": {"text": worst, "milliseconds": round(hostile[worst] * 1000, 1)},
                 "hostile_strings": len(strings),

@@ -37,7 +37,8 @@ _QUOTED = {
     "「": re.compile(r"「[^「」\n]*」"),
     "『": re.compile(r"『[^『』\n]*』"),
 }
-_MARKUP = re.compile(r"[*#`|~_\u200b-\u200f\u2060\ufeff\u00ad]+")
+# A quotation mark that is still there when quotations are blanked is unmatched.
+_MARKUP = re.compile(r"[*#`|~_\"“”「」『』\u200b-\u200f\u2060\ufeff\u00ad]+")
 _UNIT_END = re.compile(r"[.!?;:…。！？；\n]++[\"')\]]*(?:\s\W*|(?<=[。！？；])\W*|$)")
 #: A turn against what was just said; "not only … but also" is none.
 CONTRAST = re.compile(
