@@ -105,6 +105,10 @@ class ReportKernel(AsyncKernelManager):
         return str(Path(os.environ["JUPYTER_RUNTIME_DIR"]) / f"{uuid.uuid4().hex[:8]}.json")
 
 
+def _read(notebook: Path) -> Any:
+    return nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+
+
 def parameters_of(notebook: Path) -> dict[str, tuple[str, Any]]:
     """Return {name: (type name, default)} of the cell tagged ``parameters``.
 
@@ -113,7 +117,7 @@ def parameters_of(notebook: Path) -> dict[str, tuple[str, Any]]:
     ConfigurationError
         There is no such cell, or a line of it is not ``name: type = value``.
     """
-    for cell in nbformat.read(notebook, as_version=4).cells:
+    for cell in _read(notebook).cells:
         if "parameters" in cell.metadata.get("tags", []):
             break
     else:
@@ -234,7 +238,7 @@ def _run(job: Job, root: Path) -> str | Failure:
 
     shown = f"{job.notebook.parent.name}/{job.notebook.name}"
     try:
-        source = nbformat.read(job.notebook, as_version=4)
+        source = _read(job.notebook)
         done = papermill.execute_notebook(
             source,
             None,
@@ -280,4 +284,5 @@ def _settled(notebook: Any) -> str:
             cell.metadata.pop(key, None)
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell["id"] = "injected-parameters"
-    return nbformat.writes(notebook) + "\n"
+    text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+    return text + "\n"

@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from drift.config import project_root
+from drift.report.tables import each
 
 STYLE = Path("report") / "figures.mplstyle"
 #: Colours in the style file that stand for a colour of the page.
@@ -38,8 +39,8 @@ OUTCOME_SHAPES: dict[str, tuple[str, bool, float]] = {
     "answered": ("o", False, 0.8),
     "undetermined": ("d", False, 0.8),
     "blocked": ("X", True, 0.8),
-    "failed": ("x", True, 0.7),
-    "empty": ("_", True, 0.7),
+    "failed": ("P", True, 0.8),
+    "empty": ("v", False, 0.7),
     "missing": (".", True, 0.3),
 }
 
@@ -60,7 +61,7 @@ def interval_plot(frame: pd.DataFrame, axes: Axes) -> None:
     position, ticks = 0.0, []
     for group, rows in frame.groupby("group", sort=False):
         top = position
-        for row in rows.itertuples():
+        for row in each(rows):
             which = series.index(row.series)
             colour, shape = COLOURS[which % len(COLOURS)], SHAPES[which % len(SHAPES)]
             if pd.isna(row.estimate):
@@ -68,7 +69,7 @@ def interval_plot(frame: pd.DataFrame, axes: Axes) -> None:
             else:
                 limits = [100 * row.low, 100 * row.high]
                 axes.plot(limits, [position, position], color=colour, solid_capstyle="butt")
-                axes.plot([100 * row.estimate], [position], shape, color=colour)
+                axes.plot([100 * row.estimate], [position], shape, color=colour, clip_on=False)
             axes.annotate(
                 f"{row.refused} of {row.n}",
                 (1.015, position),
@@ -125,7 +126,7 @@ def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
     for outcome, cells in frame.groupby("outcome", sort=True):
         shape, filled, area = OUTCOME_SHAPES.get(str(outcome), ("d", False, 0.8))
         colour = COLOURS[1] if outcome == "refused" else INK
-        drawn = {"color": colour} if filled else {"facecolors": "none", "edgecolors": MUTED}
+        inside, edge = (colour, colour) if filled else ("none", MUTED)
         axes.scatter(
             [columns[key] for key in zip(cells.model, cells.variant, strict=True)],
             [rows[family] for family in cells.family],
@@ -133,7 +134,8 @@ def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
             marker=shape,
             linewidths=1.1,
             label=str(outcome),
-            **drawn,
+            facecolors=inside,
+            edgecolors=edge,
         )
     axes.set_xticks(list(columns.values()), [variant for _, variant in columns])
     axes.tick_params(axis="x", top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
@@ -198,7 +200,7 @@ def describe_intervals(frame: pd.DataFrame) -> str:
         if pd.isna(row.estimate)
         else f"{row.group}, {row.series}: {100 * row.estimate:.1f} % refused ({row.refused} of "
         f"{row.n}), 95 % interval {100 * row.low:.1f} to {100 * row.high:.1f} %"
-        for row in frame.itertuples()
+        for row in each(frame)
     )
 
 

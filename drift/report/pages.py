@@ -18,14 +18,13 @@ from IPython.display import HTML
 from matplotlib.figure import Figure
 
 from drift.report import figures
-from drift.report.tables import EXCLUDED, VARIANTS, Record, label_grid, rates, responses
+from drift.report.tables import EXCLUDED, VARIANTS, Record, each, label_grid, rates, responses
 
 #: Characters of a response shown on the page; the record holds the whole text.
 SHOWN = 20_000
 NO_FULL = "no full run in this series yet"
 NO_RUN = "This record holds no run yet; <code>drift refresh</code> makes one."
-COVERAGE = ("asked", "determined", "undetermined", "truncated", "empty", "blocked", "failed")
-COVERAGE += ("missing",)
+COVERAGE = "asked determined undetermined truncated empty blocked failed missing".split()
 #: Characters that HTML, Quarto's shortcodes, Markdown or TeX mathematics would read.
 ACTIVE = str.maketrans({c: f"&#{ord(c)};" for c in "&<>\"'`${}[]\\"})
 HIDDEN = re.compile("[^\n\t\x20-\x7e]")
@@ -59,10 +58,9 @@ def table(frame: pd.DataFrame, *, empty: str = "None.") -> Markup:
     if frame.empty:
         return Markup(f"<p>{empty}</p>")
     number = [pd.api.types.is_numeric_dtype(frame[name]) for name in frame]
-    rows = frame.itertuples(index=False)
+    lines = [(tuple(frame.columns), 'th scope="col"'), *((row, "td") for row in each(frame))]
     head, *body = (
-        "<tr>" + "".join(map(_cell, line, number, repeat(tag))) + "</tr>"
-        for line, tag in ((frame.columns, 'th scope="col"'), *zip(rows, repeat("td")))
+        f"<tr>{''.join(map(_cell, line, number, repeat(tag)))}</tr>" for line, tag in lines
     )
     # Quarto would read a table of its own out of ours without the attribute.
     return Markup(
@@ -79,7 +77,7 @@ def _cell(value: object, right: bool, tag: str) -> str:
 
 def percent(share: float) -> str:
     """Return a share of 1 as a percentage with one decimal."""
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
 def rate_text(rate: Mapping[str, Any]) -> Markup:
@@ -88,7 +86,7 @@ def rate_text(rate: Mapping[str, Any]) -> Markup:
         return Markup(f"not estimable: {escaped(rate['reason'])}")
     return Markup(
         f"<b>{percent(rate['estimate'])}</b> ({rate['refused']} of {rate['n']}; "
-        f"95 % interval {100 * rate['low']:.1f} to {percent(rate['high'])})"
+        f"95\N{NO-BREAK SPACE}% interval {100 * rate['low']:.1f} to {percent(rate['high'])})"
     )
 
 
@@ -97,14 +95,19 @@ def piece(function: Callable[..., str]) -> Callable[..., HTML]:
 
     @functools.wraps(function)
     def shown(record: Record, *args: str) -> HTML:
-        return HTML(function(record, *args) if record.reading else f"<p>{NO_RUN}</p>")
+        text = function(record, *args) if record.reading else f"<p>{NO_RUN}</p>"
+        return HTML(text)  # type: ignore[no-untyped-call]
 
     return shown
 
 
+def _anchor(family: str) -> Markup:
+    return escaped(family.replace("/", "-"))
+
+
 def _links(families: Iterable[str]) -> Markup:
     links = (
-        f'<a href="transcripts.html#{escaped(item.replace("/", "-"))}">{escaped(item)}</a>'
+        f'<a href="transcripts.html#{_anchor(item)}">{escaped(item.partition("/")[2])}</a>'
         for item in families
     )
     return Markup(", ".join(links) or "none")
@@ -162,56 +165,55 @@ SECTIONS: dict[str, dict[str, Callable[[dict[str, Any]], Any]]] = {
         ),
         "Controls": lambda m: controls_text(m["controls"]),
     },
-    "changes": {"Since the last run": change_text},
     "coverage": {
-        **{name: _at("coverage", name) for name in COVERAGE},
-        "canonical arms determined": lambda m: (
+        **{name.capitalize(): _at("coverage", name) for name in COVERAGE},
+        "Canonical arms determined": lambda m: (
             f"{m['coverage']['canonical_determined']} of {m['coverage']['canonical_n']}"
         ),
-        "usable": lambda m: "yes" if m["coverage"]["usable"] else "no",
-        "canonical rate if none or all of the rest were refusals": lambda m: _range(m["canonical"]),
-        "stopped early": lambda m: m["stopped"] or "no",
+        "Usable": lambda m: "yes" if m["coverage"]["usable"] else "no",
+        "Canonical rate if none or all of the rest were refusals": lambda m: _range(m["canonical"]),
+        "Stopped early": lambda m: m["stopped"] or "no",
     },
     "serving": {
-        "requested": _at("model"),
-        "served model": lambda m: _names(m["serving"]["served_model"]),
-        "provider": lambda m: _names(m["serving"]["provider"]),
-        "fingerprint": lambda m: _names(m["serving"]["fingerprint"]),
-        "changed at this run": lambda m: "yes" if m["serving"]["changed"] else "no",
+        "Requested": _at("model"),
+        "Served model": lambda m: _names(m["serving"]["served_model"]),
+        "Provider": lambda m: _names(m["serving"]["provider"]),
+        "Fingerprint": lambda m: _names(m["serving"]["fingerprint"]),
+        "Changed at this run": lambda m: "yes" if m["serving"]["changed"] else "no",
     },
     "series": {
-        "series": _at("series", "number"),
-        "usable runs": _at("series", "index"),
-        "opened at run": _at("series", "opened_at_run"),
-        "because": lambda m: m["series"]["reason"] or "first run of this model",
-        "instrument": lambda m: m["instrument"][:16],
+        "Series": _at("series", "number"),
+        "Usable runs": _at("series", "index"),
+        "Opened at run": _at("series", "opened_at_run"),
+        "Because": lambda m: m["series"]["reason"] or "first run of this model",
+        "Instrument": lambda m: m["instrument"][:16],
     },
 }
 #: The same for a model's last full run.
 FULL_SECTIONS: dict[str, dict[str, Callable[[dict[str, Any]], Any]]] = {
     "wording": {
-        "consistent": lambda f: rate_text(f["wording"] | {"refused": f["wording"]["consistent"]}),
-        "wobbled": lambda f: _links(item["family"] for item in f["wording"]["wobbled"]),
-        "tripwires": lambda f: _links(f["wording"]["tripwires"]),
-        "policies": lambda f: _links(f["wording"]["policies"]),
-        "ties": lambda f: _links(f["ties"]),
-        "not counted": lambda f: _links(f["wording"]["not_counted"]),
-        "full run": _at("run"),
+        "Consistent": lambda f: rate_text(f["wording"] | {"refused": f["wording"]["consistent"]}),
+        "Wobbled": lambda f: _links(item["family"] for item in f["wording"]["wobbled"]),
+        "Tripwires": lambda f: _links(f["wording"]["tripwires"]),
+        "Policies": lambda f: _links(f["wording"]["policies"]),
+        "Ties": lambda f: _links(f["ties"]),
+        "Not counted": lambda f: _links(f["wording"]["not_counted"]),
+        "Full run": _at("run"),
     },
     "unlock": {
-        "unlocked by a purpose": lambda f: _links(f["unlock"]["unlocked"]),
-        "reverse": lambda f: _links(f["unlock"]["reverse"]),
-        "families with all three labels": lambda f: _or_reason(f["unlock"]["n"], f["unlock"]),
-        "full run": _at("run"),
+        "Unlocked by a purpose": lambda f: _links(f["unlock"]["unlocked"]),
+        "Reverse": lambda f: _links(f["unlock"]["reverse"]),
+        "Families with all three labels": lambda f: _or_reason(f["unlock"]["n"], f["unlock"]),
+        "Full run": _at("run"),
     },
     "language": {
-        "refused in Chinese alone": lambda f: _links(f["language"]["refused_zh_only"]),
-        "refused in English alone": lambda f: _links(f["language"]["refused_en_only"]),
-        "refused in both": lambda f: _links(f["language"]["both_refused"]),
-        "twins compared": _at("language", "n"),
-        "net": _at("language", "net"),
-        "mid-p": lambda f: _or_reason(f["language"]["midp"], f["language"]),
-        "full run": _at("run"),
+        "Refused in Chinese alone": lambda f: _links(f["language"]["refused_zh_only"]),
+        "Refused in English alone": lambda f: _links(f["language"]["refused_en_only"]),
+        "Refused in both": lambda f: _links(f["language"]["both_refused"]),
+        "Twins compared": _at("language", "n"),
+        "Net": _at("language", "net"),
+        "Mid-p": lambda f: _or_reason(f["language"]["midp"], f["language"]),
+        "Full run": _at("run"),
     },
 }
 
@@ -227,6 +229,15 @@ def section(record: Record, name: str) -> str:
             full, lines = model["full"], FULL_SECTIONS[name].values()
             columns[key] = [escaped(line(full) if full else NO_FULL) for line in lines]
     return table(pd.DataFrame(columns))
+
+
+@piece
+def changes(record: Record) -> str:
+    """Return for each model what changed since the run before."""
+    return "".join(
+        f"<p><b>{escaped(key)}</b>: {change_text(model)}</p>"
+        for key, model in record.models.items()
+    )
 
 
 @piece
@@ -283,18 +294,27 @@ def provenance(record: Record) -> str:
     reading = record.reading or {}
     judge, corpus, now = reading["judge"], reading["corpus"], record.head
     agreed, anchors = judge["agreement"]
+    read = reading["head"]
     lines = {
-        "Ledger line read": f"{reading['head']['seq']}, {reading['head']['hash']}",
-        "Head of the record": f"{now['seq']}, {now['hash']}" if now else "not stored",
-        "Judge": f"{judge['id']}, fingerprint {judge['fingerprint']}, rules {judge['rules']}",
+        "Ledger line read": f"{read['seq']}, {_hash(read['hash'])}",
+        "Head of the record": f"{now['seq']}, {_hash(now['hash'])}" if now else "not stored",
+        "Judge": f"{escaped(judge['id'])}, fingerprint {_hash(judge['fingerprint'])}, rules "
+        f"{_hash(judge['rules'])}",
         "Anchors": f"{agreed} of {anchors} labels agree with the author's, which shows that the "
         "judge is unchanged, not that it is right",
-        "Corpus": f"{corpus['name']} {corpus['version']}, {corpus['families']} families "
-        f"({corpus['sensitive']} sensitive, {corpus['controls']} controls), {corpus['sha256']}",
-        "Package and method": f"{reading['package_version']}, version {reading['method_version']}",
-        "Assurance": reading["assurance"],
+        "Corpus": f"{escaped(corpus['name'])} {escaped(corpus['version'])}, {corpus['families']} "
+        f"families ({corpus['sensitive']} sensitive, {corpus['controls']} controls), "
+        f"{_hash(corpus['sha256'])}",
+        "Package and method": f"{escaped(reading['package_version'])}, version "
+        f"{escaped(reading['method_version'])}",
+        "Assurance": escaped(reading["assurance"]),
     }
-    return table(pd.DataFrame(lines.items(), columns=["What", "Value"]))
+    rows = [(name, Markup(value)) for name, value in lines.items()]
+    return table(pd.DataFrame(rows, columns=["What", "Value"]))
+
+
+def _hash(digest: str) -> str:
+    return f'<span class="drift-hash">{escaped(digest)}</span>'
 
 
 def _figure(name: str, caption: str, alt: str, drawn: Figure, behind: pd.DataFrame) -> str:
@@ -331,7 +351,7 @@ def rates_plot(record: Record, by: str) -> str:
         {
             by.capitalize(): frame.group,
             series.capitalize(): frame.series,
-            "Rate": [rate_text(row._asdict()) for row in frame.itertuples()],
+            "Rate": [rate_text(row._asdict()) for row in each(frame)],
             **{kind: frame[kind] for kind in EXCLUDED if frame[kind].any()},
             "Run": frame.run,
         }
@@ -375,7 +395,7 @@ def _family(record: Record, family: str, rows: pd.DataFrame) -> str:
     latest = rows.sort_values("run").drop_duplicates(["model", "key"], keep="last")
     chips = [
         f"<div><b>{escaped(model)}</b> "
-        + " ".join(_chip(row.outcome, row.variant) for row in answers.itertuples())
+        + " ".join(_chip(row.outcome, row.variant) for row in each(answers))
         + "</div>"
         for model, answers in latest.sort_values("key").groupby("model")
     ]
@@ -383,9 +403,9 @@ def _family(record: Record, family: str, rows: pd.DataFrame) -> str:
     for variant, answers in rows.groupby("variant", sort=True):
         question = asked.get(str(variant)) or "The question is not in the present config."
         shown.append(f'<p class="drift-question"><b>{escaped(variant)}</b> {escaped(question)}</p>')
-        shown += [_response(row) for row in answers.itertuples()]
+        shown += [_response(row) for row in each(answers)]
     return (
-        f'<section class="drift-family" id="{escaped(family.replace("/", "-"))}">'
+        f'<section class="drift-family" id="{_anchor(family)}">'
         f"<h3>{escaped(family.partition('/')[2])}{control}</h3>"
         f'<p>{escaped(asked.get("en-1", ""))}</p><div class="drift-chips">{"".join(chips)}</div>'
         f"<details><summary>{len(rows)} responses</summary>{''.join(shown)}</details></section>"
@@ -403,7 +423,8 @@ def _response(row: Any) -> str:
     facts = [row.run, f"rule {row.rule}" if row.rule else "", row.note]
     facts += [f"status {row.status}" if row.status != "ok" else "", row.error]
     facts += [f"served by {row.served_model}" if row.served_model else "", row.provider]
-    text = "" if row.status == "missing" else f"<pre>{_marked(row)}</pre>"
+    # HTML drops one newline after <pre>: ours, so that none of the text's is lost.
+    text = "" if row.status == "missing" else f"<pre>\n{_marked(row)}</pre>"
     return (
         f'<div class="drift-response"><p><b>{escaped(row.model)}</b> '
         f"{_chip(row.outcome, '')} {escaped(' · '.join(filter(None, facts)))}</p>{text}</div>"
@@ -415,16 +436,13 @@ def _marked(row: Any) -> str:
     start, end = (row.start, row.end) if row.start is not None else (0, 0)
     first = max(0, start - SHOWN // 2) if end > SHOWN else 0
     last = min(len(row.text), first + SHOWN)
-    text = escaped(row.text[first:start] if end else row.text[first:last])
-    if end:
-        text = Markup(
-            f"{text}<mark>{escaped(row.text[start:end])}</mark>"
-            f"{escaped(row.text[end : max(end, last)])}"
-        )
+    start, end = min(max(start, first), last), min(end, last)
+    text = f"{escaped(row.text[first:start])}<mark>{escaped(row.text[start:end])}</mark>"
+    text = text.replace("<mark></mark>", "") + escaped(row.text[max(first, end) : last])
     if last - first < len(row.text):
-        text = Markup(
-            f'{text}\n<i class="drift-cut">Characters {first:,} to {max(last, end):,} of '
-            f"{len(row.text):,}; the record holds the whole text.</i>"
+        text += (
+            f'\n<i class="drift-cut">Characters {first:,} to {last:,} of {len(row.text):,}; '
+            "the record holds the whole text.</i>"
         )
     return text or '<i class="drift-cut">no text</i>'
 
@@ -438,6 +456,7 @@ def front(records: Sequence[Record], *, note: str | None = None) -> str:
             parts.append(f"<p>{NO_RUN}</p></section>")
             continue
         reading, folder = record.reading, f"report/{escaped(record.name)}"
+        parts.append(_banner(record))
         cards = [_card(key, model, folder) for key, model in record.models.items()]
         parts.append(
             f"<p>Run {escaped(reading['run'])}, {when(reading['started_at'])}, "

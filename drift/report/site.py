@@ -19,8 +19,11 @@ from drift.report import pages
 from drift.report.execute import Job, Progress, execute
 from drift.report.tables import load_record
 
-#: Style sheets of a theme may ask another host for a font.
-REMOTE_IMPORT = re.compile(rb"@import\s*(?:url\()?[\"']?(?:https?:)?//[^;]*;")
+#: An import of a style sheet or font from another host, as themes have it; the address,
+#: quoted or not, may hold semicolons.
+REMOTE_IMPORT = re.compile(
+    rb"""@import\s*(?:url\(\s*(?:https?:)?//[^)]*\)|(?:url\(\s*)?(["'])(?:https?:)?//.*?\1\s*\)?)[^;]*;"""
+)
 
 
 @dataclass(frozen=True)
@@ -71,12 +74,13 @@ def build_site(
     DriftError
         A notebook or the renderer failed; the site from before is untouched.
     """
-    loaded = [load_record(ref.name, folder=ref.folder, as_of=as_of or "") for ref in records]
+    run = as_of or ""
+    loaded = [load_record(ref.name, folder=ref.folder, as_of=run, root=root) for ref in records]
     report, generated = root / "report", root / "report" / "_generated"
     fresh = generated / "executed"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    execute(_jobs(root, records, as_of), fresh, root=root, progress=progress)
+    execute(_jobs(root, records, run), fresh, root=root, progress=progress)
     for folder in _record_folders(report):
         shutil.rmtree(folder)
     for folder in sorted(fresh.iterdir()):
@@ -96,14 +100,14 @@ def build_site(
     return site / "index.html"
 
 
-def _jobs(root: Path, records: Sequence[RecordRef], as_of: str | None) -> list[Job]:
+def _jobs(root: Path, records: Sequence[RecordRef], as_of: str) -> list[Job]:
     jobs = []
     for ref in records:
         home = ref.folder.resolve()
         own = home == (root / "data" / ref.name).resolve()
         inside = home.relative_to(root) if home.is_relative_to(root) else home
-        parameters = {"panel": ref.name, "folder": "" if own else str(inside)}
-        parameters["as_of"] = as_of or ""
+        shown = "" if own else str(inside)
+        parameters = {"panel": ref.name, "folder": shown, "as_of": as_of}
         jobs += [
             Job(ref.name, notebook.stem, notebook, parameters)
             for notebook in sorted((root / "notebooks").glob("*.ipynb"))

@@ -66,7 +66,9 @@ class Record:
         return [row for row in reversed(rows) if row["run"] <= run]
 
 
-def load_record(name: str, *, folder: str | Path = "", as_of: str = "") -> Record:
+def load_record(
+    name: str, *, folder: str | Path = "", as_of: str = "", root: Path | None = None
+) -> Record:
     """Return the record `name`, as of run `as_of` or of its latest run.
 
     Parameters
@@ -77,13 +79,15 @@ def load_record(name: str, *, folder: str | Path = "", as_of: str = "") -> Recor
         Where the record lies instead; a relative path is taken from the project.
     as_of : str, optional
         A run id; later runs are left out.
+    root : Path, optional
+        The project, if not the one the working directory is in.
 
     Raises
     ------
     ConfigurationError
         The record has no run of that id; the nearest id is named.
     """
-    root = project_root()
+    root = root or project_root()
     store = Store(root / (folder or Path("data") / name))
     runs = sorted(path.stem for path in (store.folder / "readings").glob("*.json"))
     if as_of and as_of not in runs:
@@ -155,6 +159,11 @@ def label_grid(frame: pd.DataFrame, record: Record) -> pd.DataFrame:
     kept = [full.get(model) == run for model, run in zip(frame.model, frame.run, strict=True)]
     controls = {item.id for item in record.families.values() if item.control}
     return frame.loc[kept].assign(control=frame.family.isin(controls)).reset_index(drop=True)
+
+
+def each(frame: pd.DataFrame) -> Iterator[Any]:
+    """Return the rows of `frame`, whose columns are attributes."""
+    return frame.itertuples(index=False)
 
 
 def _runs_shown(record: Record) -> dict[str, list[str]]:

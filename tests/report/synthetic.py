@@ -27,12 +27,13 @@ HOSTILE = {
     "script": "<script>window.pwned = 1</script><img src=x onerror=window.pwned=2>",
     "closing": "</pre></details></section></main><h1 id='forged'>Forged</h1>",
     "attribute": '" onmouseover="window.pwned=3" \' x=\'',
-    "markdown": "# Heading\n\n**bold** [link](javascript:window.pwned=4) ![i](http://evil.example/i.png)",
-    "shortcode": "{{< include /etc/passwd >}} {{< env HOME >}} {{< video https://evil.example/v >}}",
+    "markdown": "# Heading\n\n**bold** [link](javascript:window.pwned=4)\n"
+    "![image](http://evil.example/i.png)",
+    "shortcode": "{{< include index.qmd >}} {{< env HOME >}} {{< video https://evil.example/v >}}",
     "fences": "```{=html}\n<b id=raw>raw</b>\n```\n::: {#forged-div}\ninside\n:::\n````\n~~~",
     "maths": "$x^2$ and $$\\int_0^1$$ and \\(y\\) and \\[z\\]",
     "ansi": "\x1b[31mred\x1b[0m \x07bell \x00nul \x9b2Jcsi \x85nel",
-    "bidi": "left \u202eright-to-left\u202c \u2066isolate\u2069 \u200fmark soft\u00adhyphen \u2028line",
+    "bidi": "left \u202eright-to-left\u202c \u2066isolate\u2069 \u200fmark \u00adhyphen \u2028line",
     "links": "https://evil.example/auto and <https://evil.example/angle> and mail@evil.example",
     "entities": "&lt;script&gt; &amp;amp; &#60;b&#62; :smile: @fig-x [^note] H~2~O x^2^",
     "long": "unbroken" * 400,
@@ -88,7 +89,7 @@ def write_record(folder: Path, bank_file: Path, *, hostile: bool = True) -> None
                 bank, model, number, run, scope, answers, state[model], findings, at
             )
             churn.append({"run": run, "at": at, "model": model, "series": 1, "index": number - 1})
-        _lines(folder / "transcripts" / run[:4].__add__("-" + run[4:6]) / f"{run}.jsonl", rows)
+        _lines(folder / "transcripts" / f"{run[:4]}-{run[4:6]}" / f"{run}.jsonl", rows)
         where = folder / "labels" / judge_folder(JUDGE)
         _lines(where / f"{run}.jsonl", labels)
         head = {"seq": 2 * number, "hash": hashlib.sha256(run.encode()).hexdigest()}

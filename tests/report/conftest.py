@@ -1,0 +1,83 @@
+"""One synthetic project, executed and rendered once for all tests of the report."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from drift.report import RecordRef, build_site
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("reading", "rates", "transcripts")
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[f"report_{name}"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def synthetic() -> ModuleType:
+    """The generator of synthetic records."""
+    return _load("synthetic")
+
+
+def copy_project(to: Path) -> Path:
+    """Copy what a build reads: notebooks, configuration, the site's own files."""
+    for folder in ("notebooks", "config"):
+        shutil.copytree(ROOT / folder, to / folder)
+    (to / "report").mkdir()
+    for path in (ROOT / "report").iterdir():
+        if path.is_file() and path.name != "failures.json":
+            shutil.copy(path, to / "report")
+    for name in ("_quarto.yml", "index.qmd"):
+        shutil.copy(ROOT / name, to / name)
+    return to
+
+
+@pytest.fixture
+def fresh_project(tmp_path: Path) -> Path:
+    """A project of a test's own, without a record."""
+    return copy_project(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory, synthetic: ModuleType) -> Path:
+    """A built project: ``embedded`` holds hostile answers, ``empty`` holds no run."""
+    root = copy_project(tmp_path_factory.mktemp("project"))
+    synthetic.write_record(root / "data" / "embedded", root / "config" / "probe_bank.json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", _without_quarto())
+        build_site(root=root, records=refs(root), note="The lab's run is missing: <no weights>.")
+    return root
+
+
+def refs(root: Path) -> list[RecordRef]:
+    return [RecordRef(name, root / "data" / name) for name in ("embedded", "empty")]
+
+
+def _without_quarto() -> str:
+    import os
+
+    folders = os.environ["PATH"].split(os.pathsep)
+    return os.pathsep.join(item for item in folders if not (Path(item) / "quarto").exists())
+
+
+@pytest.fixture(scope="session")
+def html(built: Path) -> Callable[[str], str]:
+    """Return the rendered HTML of a page, named from the site's root."""
+
+    def read(page: str) -> str:
+        return (built / "report" / "_site" / page).read_text(encoding="utf-8")
+
+    return read

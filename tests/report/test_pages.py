@@ -1,0 +1,281 @@
+"""What the pages say equals the record, and nothing in a response can act on a page."""
+
+from __future__ import annotations
+
+import html as html_module
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from drift.errors import ConfigurationError
+from drift.report import load_record, pages, tables
+
+Html = Callable[[str], str]
+READING = "report/embedded/reading.html"
+RATES = "report/embedded/rates.html"
+TRANSCRIPTS = "report/embedded/transcripts.html"
+
+
+class Tree(HTMLParser):
+    """The tags of a page with their attributes, and each <pre> with its codes read back."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.pre: list[str] = []
+        self.inside = self.code = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.code = dict(attrs).get("class") == "drift-hidden"
+        if tag == "pre":
+            self.inside = True
+            self.pre.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside, self.code = self.inside and tag != "pre", False
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.pre[-1] += chr(int(data.removeprefix("U+"), 16)) if self.code else data
+
+
+@pytest.fixture(scope="session")
+def reading(built: Path) -> dict[str, Any]:
+    path = sorted((built / "data" / "embedded" / "readings").iterdir())[-1]
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+def visible(text: str) -> str:
+    """The page's text, spaces made plain."""
+    text = re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.S)
+    return " ".join(html_module.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def test_every_rate_of_the_reading_stands_on_the_page_with_interval_and_n(
+    html: Html, reading: dict[str, Any]
+) -> None:
+    page, figures = visible(html(READING)), visible(html(RATES))
+    for model in reading["models"].values():
+        shown = [(page, model["canonical"]), (page, model["full"]["family"])]
+        shown += [(figures, rate) for rate in model["by_topic"].values()]
+        for text, rate in shown:
+            assert (
+                f"{100 * rate['estimate']:.1f} % ( {rate['refused']} of {rate['n']}; 95 % interval"
+                f" {100 * rate['low']:.1f} to {100 * rate['high']:.1f} %)".replace("( ", "(")
+            ) in text.replace("( ", "(")
+
+
+def test_coverage_names_every_kind_of_answer_without_a_label(
+    html: Html, reading: dict[str, Any]
+) -> None:
+    page = visible(html(READING))
+    found = [model["coverage"] for model in reading["models"].values()]
+    for name in ("Undetermined", "Failed", "Truncated"):
+        counts = " ".join(str(item[name.lower()]) for item in found)
+        assert f"{name} {counts}" in page
+
+
+def test_what_cannot_be_computed_says_not_estimable_and_why(html: Html) -> None:
+    page = visible(html(READING))
+    assert "not estimable: no family was refused on both bare wordings" in page
+    assert "not estimable: no twin differs" in page
+    assert not re.search(r"\bnan\b", page, re.I)
+
+
+def test_a_rate_without_an_estimate_is_written_out_in_the_figure() -> None:
+    reason = "no determined label"
+    rate = {"refused": 0, "n": 0, "estimate": None, "low": None, "high": None, "reason": reason}
+    assert pages.rate_text(rate) == "not estimable: no determined label"
+
+
+def test_a_refused_control_is_named_as_a_fault_before_any_topic(html: Html) -> None:
+    page = visible(html(READING))
+    assert page.index("instrument or model fault : refused") < page.index("Two consecutive usable")
+
+
+@pytest.mark.parametrize("page", [READING, RATES, TRANSCRIPTS, "index.html"])
+def test_every_page_prints_head_judge_method_and_assurance(
+    html: Html, reading: dict[str, Any], page: str
+) -> None:
+    text = visible(html(page)).lower()
+    assert reading["head"]["hash"] in text
+    assert reading["judge"]["fingerprint"][:12] in text
+    assert re.search(r"(method )?version 1", text)
+    assert "assurance complete" in text
+    assert "rendered with smalldocs 0.5.4" in text
+
+
+def test_the_front_page_shows_rate_change_coverage_and_time_of_each_model(
+    html: Html, reading: dict[str, Any]
+) -> None:
+    page = visible(html("index.html"))
+    assert "2026-11-27 18:00 UTC" in page
+    for model in reading["models"].values():
+        rate, found = model["canonical"], model["coverage"]
+        assert f"{rate['refused']} of {rate['n']} sensitive families, 95 % interval" in page
+        assert model["change"]["sentence"] in page
+        asked = f"{found['canonical_determined']} of {found['canonical_n']} canonical arms"
+        assert asked in page
+    assert "The lab's run is missing: <no weights>." in page
+
+
+def test_an_empty_record_says_so_in_a_sentence_on_each_of_its_pages(html: Html) -> None:
+    for page in ("reading", "rates", "transcripts"):
+        assert "This record holds no run yet" in visible(html(f"report/empty/{page}.html"))
+    assert "This record holds no run yet" in visible(html("index.html"))
+
+
+def test_no_tag_or_attribute_of_a_page_comes_from_a_response(html: Html) -> None:
+    for page in (READING, RATES, TRANSCRIPTS, "index.html"):
+        text = html(page)
+        tree = Tree(text)
+        for tag, attributes in tree.tags:
+            assert attributes.get("id") not in ("forged", "forged-div", "raw")
+            handlers = {name for name in attributes if name.startswith("on")}
+            assert handlers <= {"onclick"}, (tag, attributes)
+            if "onclick" in attributes:
+                assert attributes["onclick"] == "window.smalldocsToggleScheme(); return false;"
+            for name in ("src", "href", "xlink:href", "action"):
+                value = attributes.get(name) or ""
+                assert not re.match(r"\s*(javascript|data|https?|//)", value), (tag, value)
+        scripts = [attributes for tag, attributes in tree.tags if tag == "script"]
+        assert [item.get("src") for item in scripts].count(None) == 1  # the renderer's own
+        assert "window.pwned" not in "".join(re.findall(r"<script.*?</script>", text, re.S))
+        assert not {tag for tag, _ in tree.tags} & {"iframe", "img", "video", "object", "embed"}
+
+
+def test_every_response_is_on_the_page_exactly_as_it_came(html: Html, built: Path) -> None:
+    record = load_record("embedded", root=built)
+    rows = list(tables.responses(record).text)
+    shown = [text.removeprefix("\n") for text in Tree(html(TRANSCRIPTS)).pre]
+    assert len(shown) == len(rows)
+    cut = re.compile(r"\nCharacters 0 to ([\d,]+) of ([\d,]+); the record holds the whole text\.$")
+    whole = [text for text in shown if not cut.search(text)]
+    short = [text or "no text" for text in rows if len(text) <= pages.SHOWN]
+    assert sorted(whole) == sorted(short)
+    long = {f"{len(text):,}" for text in rows if len(text) > pages.SHOWN}
+    parts = [match for text in shown if (match := cut.search(text))]
+    assert {match[2] for match in parts} == long
+    assert {match[1] for match in parts} == {f"{pages.SHOWN:,}"}
+
+
+def test_shortcodes_fences_and_maths_of_a_response_are_not_read(html: Html, built: Path) -> None:
+    text = html(TRANSCRIPTS)
+    assert "{{<" not in text
+    assert "The same benign questions" not in text  # index.qmd, had the include been followed
+    assert 'class="math' not in text
+    assert "katex" not in text.lower()
+    assert "&#123;&#123;&lt;" in text or "&#123;&#123;&#60;" in text
+    notebook = (built / "report" / "embedded" / "transcripts.ipynb").read_text(encoding="utf-8")
+    assert "{{<" not in notebook
+    assert "```{=html}" not in notebook
+
+
+def test_hidden_and_direction_characters_are_written_out(html: Html) -> None:
+    text = html(TRANSCRIPTS)
+    for character in "\u202e\u202c\u2066\u2069\u200f\u00ad\u2028\x1b\x07\x9b\x85":
+        assert character not in text
+        assert f"U+{ord(character):04X}" in text
+
+
+@pytest.mark.parametrize("code", [0x00, 0x1B, 0x7F, 0x85, 0x200B, 0x202E, 0xFEFF, 0xFFFE, 0xE0041])
+def test_an_invisible_character_is_named_by_its_code(code: int) -> None:
+    shown = f'a<span class="drift-hidden">U+{code:04X}</span>b'
+    assert pages.escaped(f"a{chr(code)}b") == shown
+
+
+def test_text_is_escaped_once_however_often_it_is_passed_on() -> None:
+    once = pages.escaped("<b>&amp;")
+    assert once == "&#60;b&#62;&#38;amp;"
+    assert pages.escaped(once) == once
+
+
+def test_the_span_of_a_label_is_marked(html: Html) -> None:
+    assert "<mark>I cannot help with t</mark>hat request." in html(TRANSCRIPTS)
+
+
+def test_a_span_far_into_a_long_text_is_shown_with_its_surroundings() -> None:
+    text = "x" * 50_000 + "I decline" + "y" * 50_000
+    frame = tables.pd.DataFrame([{"text": text, "start": 50_000, "end": 50_009}])
+    shown = pages._marked(next(tables.each(frame)))
+    assert "<mark>I decline</mark>" in shown
+    assert len(shown) < 1.1 * pages.SHOWN
+
+
+def test_every_family_has_a_lasting_anchor(
+    html: Html, built: Path, reading: dict[str, Any]
+) -> None:
+    ids = [attributes.get("id") for _, attributes in Tree(html(TRANSCRIPTS)).tags]
+    record = load_record("embedded", root=built)
+    for family in record.families:
+        assert ids.count(family.replace("/", "-")) == 1
+    named = [identity for identity in ids if identity]
+    assert len(named) == len(set(named))
+
+
+def test_every_link_inside_the_site_leads_somewhere(html: Html, built: Path) -> None:
+    site = built / "report" / "_site"
+    for page in ("index.html", READING, RATES, TRANSCRIPTS):
+        for tag, attributes in Tree(html(page)).tags:
+            target, _, anchor = (attributes.get("href") or "").partition("#")
+            if tag != "a" or not (target or anchor):
+                continue
+            there = (site / page).parent / target if target else site / page
+            assert there.exists(), (page, target)
+            if anchor:
+                assert f'id="{anchor}"' in there.read_text(encoding="utf-8"), (page, anchor)
+
+
+def test_a_figure_says_in_words_what_it_draws_and_shows_its_table(
+    html: Html, reading: dict[str, Any]
+) -> None:
+    page = html(RATES)
+    pictures = [a for tag, a in Tree(page).tags if tag == "svg"]
+    assert len(pictures) == 3
+    for key, model in reading["models"].items():
+        rate = model["canonical"]
+        said = f"{key}, canonical: {100 * rate['estimate']:.1f} % refused ({rate['refused']} of"
+        assert said in (pictures[0]["aria-label"] or "")
+    assert page.count("<summary>Table behind the figure</summary>") == 3
+    assert "<metadata" not in page
+    assert "#010101" not in page  # every ink is a colour of the page
+
+
+def test_the_readings_own_run_is_shown_when_later_runs_are_left_out(
+    built: Path, synthetic: ModuleType
+) -> None:
+    earlier = synthetic.RUNS[1][0]
+    record = load_record("embedded", root=built, as_of=earlier)
+    assert record.reading is not None
+    assert record.reading["run"] == earlier
+    assert all(item["run"] <= earlier for item in record.findings)
+    assert f"as of run {earlier}" in pages.masthead(record).data
+
+
+def test_an_unknown_run_is_refused_with_the_nearest_one(built: Path, synthetic: ModuleType) -> None:
+    known = synthetic.RUNS[2][0]
+    with pytest.raises(ConfigurationError) as caught:
+        load_record("embedded", root=built, as_of=known[:-2] + "9Z")
+    assert known in str(caught.value)
+
+
+def test_a_bank_that_was_not_asked_is_not_shown_as_if_it_had_been(
+    fresh_project: Path, synthetic: ModuleType
+) -> None:
+    bank = fresh_project / "config" / "probe_bank.json"
+    synthetic.write_record(fresh_project / "data" / "embedded", bank, hostile=False)
+    bank.write_bytes(bank.read_bytes() + b"\n")
+    record = load_record("embedded", root=fresh_project)
+    assert record.bank is None
+    shown = pages.transcripts(record).data
+    assert "The question is not in the present config." in shown
+    assert "Why it is benign" not in shown

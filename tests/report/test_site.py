@@ -1,0 +1,243 @@
+"""Building: the same bytes twice, strict parameters, and a failure that changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from drift.errors import ConfigurationError, DriftError
+from drift.report import Job, RecordRef, build_site, execute
+from drift.report.execute import check_parameters
+from drift.report.site import _jobs, _render_smalldocs, publish
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def records(root: Path) -> list[RecordRef]:
+    return [RecordRef(name, root / "data" / name) for name in ("embedded", "empty")]
+
+
+def test_two_executions_give_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    execute(_jobs(built, records(built), ""), tmp_path, root=built)
+    for name in ("embedded", "empty"):
+        assert tree(tmp_path / name) == tree(built / "report" / name)
+
+
+def test_two_renderings_give_the_same_bytes(built: Path) -> None:
+    other = built / "report" / "_other"
+    publish(_render_smalldocs, built, other)
+    assert tree(other) == tree(built / "report" / "_site")
+
+
+def test_an_executed_notebook_keeps_no_trace_of_moment_or_machine(built: Path) -> None:
+    for path in (built / "report" / "embedded").glob("*.ipynb"):
+        text = path.read_text(encoding="utf-8")
+        assert str(built) not in text
+        assert "start_time" not in text
+        metadata = json.loads(text)["metadata"]
+        assert set(metadata) == {"kernelspec", "language_info"}
+        assert metadata["language_info"] == {"name": "python"}
+
+
+def test_no_file_of_the_site_asks_another_host_for_anything(built: Path) -> None:
+    for name, data in tree(built / "report" / "_site").items():
+        if name.endswith(".css"):
+            assert not re.search(rb"(@import|url\()\s*[\"']?(https?:)?//", data), name
+        if name.endswith(".html"):
+            asked = rb"<(?:script|link|img|iframe|source)[^>]*(?:src|href)=[\"']?(?:https?:)?//"
+            assert not re.search(asked, data), name
+
+
+def test_the_sidebar_lists_the_pages_of_a_record_in_order(built: Path) -> None:
+    text = (built / "report" / "_site" / "index.html").read_text(encoding="utf-8")
+    places = [
+        text.index(f'href="report/embedded/{name}.html"')
+        for name in ("reading", "rates", "transcripts")
+    ]
+    assert places == sorted(places)
+
+
+def test_the_renderer_reads_every_key_of_the_project_file(built: Path) -> None:
+    from smalldocs.site import Site, load
+
+    project = load(built)
+    project.config["project"]["output-dir"] = "report/_warned"
+    site = Site(project, quiet=True)
+    site.build()
+    shutil.rmtree(built / "report" / "_warned")
+    # Both keys are Quarto's alone: it could run code, and its theme could ask for a font.
+    known = ("execute.enabled is ignored", "theme report/dark.scss")
+    assert [item for item in site.warnings if not item.startswith(known)] == []
+
+
+def test_a_parameter_that_the_notebook_does_not_have_names_the_nearest(built: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        check_parameters(built / "notebooks" / "reading.ipynb", {"pannel": "embedded"})
+    assert "'pannel'" in str(caught.value)
+    assert "did you mean 'panel'?" in str(caught.value)
+
+
+def test_a_parameter_of_another_type_is_refused(built: Path) -> None:
+    with pytest.raises(ConfigurationError, match="wrong type") as caught:
+        check_parameters(built / "notebooks" / "reading.ipynb", {"as_of": 3})
+    assert caught.value.expected == "str"
+
+
+def test_nothing_runs_when_a_parameter_is_wrong(built: Path, tmp_path: Path) -> None:
+    notebook = built / "notebooks" / "reading.ipynb"
+    jobs = [Job("embedded", "reading", notebook, {"panel": 1})]
+    with pytest.raises(ConfigurationError):
+        execute(jobs, tmp_path, root=built)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _break(root: Path, source: str) -> None:
+    path = root / "notebooks" / "reading.ipynb"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["cells"][5]["source"] = ["#| label: broken\n", source]
+    document["cells"][5]["cell_type"] = "code"
+    document["cells"][5] |= {"outputs": [], "execution_count": None}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    for name in ("rates", "transcripts"):
+        (root / "notebooks" / f"{name}.ipynb").unlink()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [("1 / 0", "ZeroDivisionError: division by zero"), ("import os; os._exit(3)", "DeadKernel")],
+)
+def test_a_failing_notebook_leaves_the_last_good_site_and_names_the_cell(
+    fresh_project: Path, source: str, said: str
+) -> None:
+    site = fresh_project / "report" / "_site"
+    site.mkdir()
+    (site / "index.html").write_text("the last good site")
+    before = fresh_project / "report" / "embedded" / "reading.ipynb"
+    before.parent.mkdir()
+    before.write_text("the last good page")
+    _break(fresh_project, source)
+    with pytest.raises(DriftError) as caught:
+        build_site(root=fresh_project, records=records(fresh_project)[:1])
+    assert caught.value.exit_code == 1
+    assert said in str(caught.value)
+    assert (site / "index.html").read_text() == "the last good site"
+    assert before.read_text() == "the last good page"
+    (failure,) = json.loads((fresh_project / "report" / "failures.json").read_text())
+    assert failure["notebook"] == "notebooks/reading.ipynb"
+    assert said in failure["error"]
+    if source == "1 / 0":
+        assert (failure["cell"], failure["label"]) == (5, "broken")
+        assert "1 / 0" in failure["source"]
+        assert "ZeroDivisionError" in failure["traceback"]
+        assert "\x1b" not in failure["traceback"]
+
+
+def test_a_renderer_that_fails_leaves_the_last_good_site(tmp_path: Path) -> None:
+    site = tmp_path / "_site"
+    site.mkdir()
+    (site / "index.html").write_text("the last good site")
+
+    def broken(root: Path, into: Path) -> None:
+        into.mkdir()
+        (into / "part.html").write_text("half")
+        raise DriftError("renderer failed")
+
+    with pytest.raises(DriftError):
+        publish(broken, tmp_path, site)
+    assert tree(site) == {"index.html": b"the last good site"}
+    with pytest.raises(DriftError, match=r"no index\.html"):
+        publish(lambda root, into: into.mkdir(), tmp_path, site)
+    assert tree(site) == {"index.html": b"the last good site"}
+
+
+IMPORTS = """@charset "UTF-8";@import url(https://fonts.example/x?a;b;c);
+@import url("//fonts.example/x;y") screen;@import 'https://fonts.example/z;';a{b:url(c;d)}"""
+
+
+def test_publishing_replaces_the_whole_site_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    site = tmp_path / "_site"
+    for text in ("first", "second"):
+
+        def render(root: Path, into: Path, text: str = text) -> None:
+            into.mkdir()
+            (into / "index.html").write_text(text)
+            (into / f"{text}.css").write_text(IMPORTS)
+
+        publish(render, tmp_path, site)
+    assert tree(site) == {
+        "index.html": b"second",
+        "second.css": b'@charset "UTF-8";\na{b:url(c;d)}',
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["_site"]
+
+
+def test_a_site_cut_off_between_its_two_renames_is_taken_back(tmp_path: Path) -> None:
+    old = tmp_path / "_site.old"
+    old.mkdir()
+    (old / "index.html").write_text("the last good site")
+
+    def broken(root: Path, into: Path) -> None:
+        raise DriftError("renderer failed")
+
+    with pytest.raises(DriftError):
+        publish(broken, tmp_path, tmp_path / "_site")
+    assert tree(tmp_path / "_site") == {"index.html": b"the last good site"}
+
+
+def test_quarto_is_asked_for_the_same_project_when_it_is_there(
+    fresh_project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path_factory.mktemp("tools")
+    quarto = tools / "quarto"
+    quarto.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = --version ]; then echo 1.7.34; exit; fi\n'
+        'echo "$@" > called; mkdir -p "$4"; cp report/_generated/footer.html "$4/index.html"\n'
+    )
+    quarto.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    for name in ("rates", "transcripts", "reading"):
+        (fresh_project / "notebooks" / f"{name}.ipynb").unlink()
+    index = build_site(root=fresh_project, records=[])
+    assert index == fresh_project / "report" / "_site" / "index.html"
+    assert "Rendered with Quarto 1.7.34" in index.read_text()
+    called = (fresh_project / "called").read_text()
+    assert called == f"render {fresh_project} --output-dir report/_site.new\n"
+
+
+def test_a_record_of_a_panel_elsewhere_is_shown_under_its_name(
+    built: Path, fresh_project: Path
+) -> None:
+    for name in ("rates", "transcripts"):
+        (fresh_project / "notebooks" / f"{name}.ipynb").unlink()
+    elsewhere = RecordRef("mine", built / "data" / "embedded")
+    build_site(root=fresh_project, records=[elsewhere], render=False)
+    text = (fresh_project / "report" / "mine" / "reading.ipynb").read_text(encoding="utf-8")
+    assert "20261127T180000Z" in text
+    assert not (fresh_project / "report" / "_site").exists()
+    assert (fresh_project / "report" / "_generated" / "front.md").exists()
+
+
+def test_pages_of_a_record_that_is_no_longer_shown_are_taken_away(fresh_project: Path) -> None:
+    for path in (fresh_project / "notebooks").iterdir():
+        path.unlink()
+    gone = fresh_project / "report" / "gone" / "reading.ipynb"
+    gone.parent.mkdir()
+    gone.write_text("{}")
+    build_site(root=fresh_project, records=[], render=False)
+    assert not gone.parent.exists()
+    assert (fresh_project / "report" / "site.css").exists()
+
+
+@pytest.mark.parametrize("name", ["../x", "Method", "method", "", "_site", "a/b"])
+def test_a_record_name_that_is_no_folder_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be named"):
+        RecordRef(name, Path("data"))
