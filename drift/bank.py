@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -187,19 +188,28 @@ def load_bank(path: Path) -> Bank:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ValueError(f"more than {MAX_BYTES} bytes")
-        document = json.loads(data.decode("utf-8"), object_pairs_hook=_Object)
-        problems = check_bank(document)
+        problems, bank = _read(data)
     except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(f"probe bank cannot be read: {why}", where=str(path)) from None
-    if problems:
+    if bank is None:
         raise ConfigurationError(
             "\n    ".join([f"probe bank has {len(problems)} problem(s):", *map(str, problems)]),
             where=str(path),
             next_step="correct them and run `drift bank check`",
         )
+    return bank
+
+
+@lru_cache(maxsize=8)
+def _read(data: bytes) -> tuple[list[Problem], Bank | None]:
+    """Check a file's bytes once: a run reads the same bank from config and from its record."""
+    document = json.loads(data.decode("utf-8"), object_pairs_hook=_Object)
+    problems = check_bank(document)
+    if problems:
+        return problems, None
     checked = _Document.model_validate(document)
-    return Bank(checked.name, checked.version, sha256_hex(data), checked.families)
+    return [], Bank(checked.name, checked.version, sha256_hex(data), checked.families)
 
 
 def check_bank(document: Any) -> list[Problem]:

@@ -172,7 +172,9 @@ class Record:
         {run, model, key, before, after, rule}. Earlier labels stay where they are.
         """
         moves: list[dict[str, str]] = []
-        runs, judged, registrations = {}, {}, {}
+        runs: dict[str, dict[str, Any]] = {}
+        judged: dict[str, list[dict[str, str]]] = {}
+        registrations: dict[str, Registration] = {}
         for line in self.ledger.forwards():
             if line.kind == "registration":
                 registrations[line.hash] = Registration(line.body, line.hash)
@@ -583,6 +585,6 @@ def cost(model: ModelSpec, rows: Sequence[Mapping[str, Any]]) -> Decimal | None:
     if model.price_prompt is None or model.price_completion is None:
         return None
     tokens = [row.get("usage") or {} for row in rows]
-    prompt = sum(item.get("prompt_tokens", 0) for item in tokens)
-    completion = sum(item.get("completion_tokens", 0) for item in tokens)
+    prompt = Decimal(sum(item.get("prompt_tokens", 0) for item in tokens))
+    completion = Decimal(sum(item.get("completion_tokens", 0) for item in tokens))
     return (prompt * model.price_prompt + completion * model.price_completion) / 1_000_000

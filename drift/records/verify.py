@@ -24,7 +24,7 @@ from drift.bank import Bank, load_bank, prompt_hashes, registry_hash
 from drift.config import canonical_json, sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.judging import Judge, load_judge
-from drift.records.derive import Fold, derive_all, reading_bytes, series_bytes
+from drift.records.derive import derive_all, reading_bytes, series_bytes
 from drift.records.ledger import GENESIS, Ledger, Line, parse_line
 from drift.records.registration import judge_identity, registered_bank
 from drift.records.run import label_rows, responses_hash, row_holds
@@ -113,6 +113,9 @@ def verify_record(
         return found
     with found.timed("chain"):
         lines = _check_chain(ledger, found)
+        if found.problems:
+            found.notes.append("texts and labels were not checked: the chain does not hold")
+            return found
         _check_registrations(store, lines, found, root=root)
     with found.timed("texts and labels" if rederive else "texts"):
         jobs, named = _jobs(store, lines)
@@ -167,19 +170,19 @@ def _check_chain(ledger: Ledger, found: Verification) -> list[Line]:
     except IntegrityError as error:
         found.add("head", "head.json", "edited", error.what)
         return lines
-    last = {"seq": lines[-1].seq, "hash": lines[-1].hash} if lines else {"seq": -1, "hash": GENESIS}
+    seq, hash = (lines[-1].seq, lines[-1].hash) if lines else (-1, GENESIS)
     if head is None:
         found.add("head", "head.json", "deleted", "there is no head.json")
     elif ledger.head.read_bytes() != canonical_json(head) + b"\n":
         found.add("head", "head.json", "edited", "not in canonical form")
-    elif head == last or not lines:
+    elif head == {"seq": seq, "hash": hash} or not lines:
         pass
-    elif (head["seq"], head["hash"]) == (last["seq"] - 1, lines[-1].body["prev"]):
+    elif (head["seq"], head["hash"]) == (seq - 1, lines[-1].body["prev"]):
         found.notes.append("unfinished seal: the next command brings head.json up to date")
-    elif head["seq"] > last["seq"]:
+    elif head["seq"] > seq:
         detail = f"the head counts {head['seq'] + 1} lines"
         found.add("chain", f"chain.jsonl:{len(pieces) + 1}", "cut", detail)
-    elif head["seq"] == last["seq"]:
+    elif head["seq"] == seq:
         detail = "the last line is not the one that head.json names"
         found.add("chain", f"chain.jsonl:{len(pieces)}", "edited", detail)
     else:
@@ -311,10 +314,14 @@ class _Worker:
     judge: Judge | None
     prompts: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def prompts_of(self, registration: dict[str, Any]) -> dict[str, str]:
+    def prompts_of(self, registration: dict[str, Any]) -> dict[str, str] | None:
+        """Return the registered prompts by arm; None where the record's copy does not hold."""
         sha256 = registration["corpus"]["sha256"]
         if sha256 not in self.prompts:
-            bank = registered_bank(self.store, registration)
+            try:
+                bank = registered_bank(self.store, registration)
+            except (IntegrityError, ConfigurationError):
+                return None
             self.prompts[sha256] = {arm.id: arm.prompt for arm in bank.arms("full")}
         return self.prompts[sha256]
 
@@ -401,7 +408,8 @@ def _check_labels(
     stored = data.splitlines(keepends=True)
     part.labels += len(stored)
     holds = sha256_hex(data) == line["labels"]
-    if judge is None or judge.rules_hash != line["judge"]["rules"]:
+    prompts = _worker.prompts_of(job.registration)
+    if judge is None or prompts is None or judge.rules_hash != line["judge"]["rules"]:
         part.labels_not_rederivable += len(stored) if judge else 0
         if not holds:
             part.add("labels", f"run {run}, {path.parent.name}", "edited", "not the sealed bytes")
@@ -409,9 +417,7 @@ def _check_labels(
     if judge_identity(judge) != line["judge"]:
         part.add("labels", f"run {run}", "judge moved", "its fingerprint is not the sealed one")
         return
-    derived = [
-        dump_line(row) for row in label_rows(judge, rows, _worker.prompts_of(job.registration))
-    ]
+    derived = [dump_line(row) for row in label_rows(judge, rows, prompts)]
     difference = first_difference(stored, derived)
     if difference:
         position, how = difference
@@ -439,7 +445,7 @@ def _check_strays(store: Store, named: set[Path], found: Verification) -> None:
 def _check_derived(store: Store, lines: list[Line], found: Verification) -> None:
     """Fold the sealed lines again and compare what is published byte for byte."""
     expected: dict[Path, bytearray] = {store.churn: bytearray(), store.findings: bytearray()}
-    state = series_bytes(Fold(store))
+    state = b""
     readings = set(store.folder.glob("readings/*"))
     for fold, derived in derive_all(store, lines):
         state = series_bytes(fold)

@@ -1,0 +1,307 @@
+"""Any change of a record is found and located."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Ticking
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from making import make_runs
+
+from drift.records.derive import derive
+from drift.records.ledger import Ledger
+from drift.records.store import Store
+from drift.records.verify import Problem, Verification, first_difference, verify_record
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a record of three runs, never changed by a test."""
+    project = tmp_path_factory.mktemp("made")
+    shutil.copytree(ROOT / "config", project / "config")
+    clock = Ticking(datetime(2026, 3, 1, 0, 5, tzinfo=UTC))
+    make_runs(project, clock, 3, lambda request: "1989" in request.prompt)
+    return project
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def check(project: Path) -> Verification:
+    return verify_record(project / "data" / "test", root=project)
+
+
+def sealed_files(project: Path) -> list[Path]:
+    folder = project / "data" / "test"
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
+    return sorted(files)
+
+
+def first(found: Verification) -> Problem:
+    assert found.problems, "the change was not found"
+    return found.problems[0]
+
+
+def test_an_untouched_record_holds_from_texts_to_readings(made: Path) -> None:
+    found = check(made)
+    assert found.problems == [] and found.notes == []
+    assert (found.lines, found.runs, found.responses) == (7, 3, 288 + 82 + 82)
+    assert set(found.seconds) == {"chain", "texts and labels", "derived files"}
+
+
+#: A part of its path that the first problem of a changed file must name.
+LOCATED = {
+    "chain.jsonl": "chain.jsonl:",
+    "head.json": "",
+    "registration.json": "registration.json",
+    "corpora": "corpora/",
+    "transcripts": "run 2026",
+    "labels": "run 2026",
+    "readings": "2026",
+    "churn.jsonl": "churn.jsonl",
+    "findings.jsonl": "findings.jsonl",
+    "series.json": "series.json",
+}
+
+
+def located(path: Path, project: Path, found: Verification) -> bool:
+    part = path.relative_to(project / "data" / "test").parts[0]
+    return LOCATED[part] in first(found).where
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_changed_byte_is_found_and_located(made: Path, data: st.DataObject) -> None:
+    files = sealed_files(made)
+    path = data.draw(st.sampled_from(files), label="file")
+    original = path.read_bytes()
+    at = data.draw(st.integers(0, len(original) - 1), label="byte")
+    bit = data.draw(st.integers(0, 7), label="bit")
+    changed = bytearray(original)
+    changed[at] ^= 1 << bit
+    try:
+        path.write_bytes(changed)
+        found = check(made)
+        assert located(path, made, found), found.problems[:3]
+    finally:
+        path.write_bytes(original)
+
+
+LINES = ("chain.jsonl", "churn.jsonl", "findings.jsonl", "transcripts", "labels")
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), kind=st.sampled_from(["deleted", "inserted", "reordered", "cut"]))
+def test_lines_deleted_inserted_swapped_or_cut_are_found_and_located(
+    made: Path, data: st.DataObject, kind: str
+) -> None:
+    files = [
+        path
+        for path in sealed_files(made)
+        if path.relative_to(made / "data" / "test").parts[0] in LINES
+        and path.read_bytes().count(b"\n") > 1
+    ]
+    path = data.draw(st.sampled_from(files), label="file")
+    original = path.read_bytes()
+    lines = original.splitlines(keepends=True)
+    one = data.draw(st.integers(0, len(lines) - 1), label="line")
+    other = data.draw(st.integers(0, len(lines) - 1), label="other")
+    if kind == "deleted":
+        del lines[one]
+    elif kind == "inserted":
+        lines.insert(one, lines[other])
+    elif kind == "reordered":
+        lines[one], lines[other] = lines[other], lines[one]
+    else:
+        lines = [original[: data.draw(st.integers(0, len(original) - 1), label="kept")]]
+    if b"".join(lines) == original:
+        return
+    try:
+        path.write_bytes(b"".join(lines))
+        found = check(made)
+        assert located(path, made, found), found.problems[:3]
+    finally:
+        path.write_bytes(original)
+
+
+def rewrite(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
+
+
+def transcript(project: Path) -> Path:
+    return sorted((project / "data" / "test").glob("transcripts/*/*"))[0]
+
+
+def label_file(project: Path) -> Path:
+    return sorted((project / "data" / "test").glob("labels/*/*"))[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "how"),
+    [
+        (lambda rows: rows[:4] + rows[5:], "deleted"),
+        (lambda rows: [*rows[:5], *rows[4:]], "inserted"),
+        (lambda rows: [*rows[:4], rows[5], rows[4], *rows[6:]], "reordered"),
+        (lambda rows: [*rows[:4], rows[4].replace(b"three", b"threw"), *rows[5:]], "edited"),
+        (lambda rows: [*rows[:-1], rows[-1][:-30]], "cut"),
+    ],
+)
+def test_a_changed_response_is_named_by_model_and_arm_and_how(
+    copy: Path, change: Callable[[list[bytes]], list[bytes]], how: str
+) -> None:
+    path = transcript(copy)
+    row = json.loads(path.read_bytes().splitlines()[4])
+    rewrite(path, change)
+    problem = first(check(copy))
+    assert (problem.step, problem.how) == ("texts", how)
+    if how in ("deleted", "edited", "inserted"):
+        assert f"{row['model']}, {row['key']}" in problem.where
+
+
+@pytest.mark.parametrize(
+    ("change", "how"),
+    [
+        (lambda rows: rows[:4] + rows[5:], "deleted"),
+        (lambda rows: [*rows[:4], rows[9].replace(b"#en", b"#ne"), *rows[4:]], "inserted"),
+        (lambda rows: [*rows[:4], rows[5], rows[4], *rows[6:]], "reordered"),
+        (lambda rows: [*rows[:4], rows[4].replace(b"answered", b"refused"), *rows[5:]], "edited"),
+        (lambda rows: rows[:-2], "cut"),
+    ],
+)
+def test_a_changed_label_is_named_by_model_and_arm_and_how(
+    copy: Path, change: Callable[[list[bytes]], list[bytes]], how: str
+) -> None:
+    rewrite(label_file(copy), change)
+    problem = first(check(copy))
+    assert (problem.step, problem.how) == ("labels", how)
+    assert "#" in problem.where
+
+
+@pytest.mark.parametrize(
+    ("change", "how", "line"),
+    [
+        (lambda rows: rows[:2] + rows[3:], "deleted", 3),
+        (lambda rows: [*rows[:2], *rows[1:]], "inserted", 3),
+        (lambda rows: [*rows[:2], rows[3], rows[2], *rows[4:]], "reordered", 3),
+        (lambda rows: [*rows[:2], rows[2].replace(b'"kind"', b'"kond"'), *rows[3:]], "edited", 3),
+        (
+            lambda rows: [*rows[:2], rows[2].replace(b'"at":"2026', b'"at":"2025'), *rows[3:]],
+            "edited",
+            3,
+        ),
+        (lambda rows: rows[:-2], "cut", 6),
+    ],
+)
+def test_a_changed_chain_names_the_line_and_how(
+    copy: Path, change: Callable[[list[bytes]], list[bytes]], how: str, line: int
+) -> None:
+    rewrite(copy / "data" / "test" / "chain.jsonl", change)
+    problem = first(check(copy))
+    assert (problem.where, problem.how) == (f"chain.jsonl:{line}", how)
+
+
+def test_a_reworded_prompt_in_config_is_named_by_its_arm(copy: Path) -> None:
+    path = copy / "config" / "probe_bank.json"
+    path.write_text(path.read_text().replace("What is photosynthesis,", "What is Photosynthesis,"))
+    problem = first(check(copy))
+    assert (problem.how, problem.where) == ("reworded prompt", "science/photosynthesis#en-1")
+
+
+def test_a_new_bank_version_in_config_is_a_note_and_no_problem(copy: Path) -> None:
+    path = copy / "config" / "probe_bank.json"
+    path.write_text(
+        path.read_text()
+        .replace('"1.0.0"', '"1.1.0"', 1)
+        .replace("What is photosynthesis,", "What is Photosynthesis,")
+    )
+    found = check(copy)
+    assert found.problems == []
+    assert any("1.1.0" in note for note in found.notes)
+
+
+def test_a_judge_with_other_rules_leaves_labels_hash_checked_and_assurance_partial(
+    copy: Path,
+) -> None:
+    path = copy / "config" / "judge" / "rules.toml"
+    path.write_text(path.read_text() + "\n# another rules hash\n")
+    found = check(copy)
+    assert found.problems == [] and found.assurance == "partial"
+    assert found.labels_not_rederivable == found.labels == 452
+    rewrite(label_file(copy), lambda rows: rows[:-1])
+    assert first(check(copy)).step == "labels"
+
+
+def test_a_run_file_that_no_line_names_is_found(copy: Path) -> None:
+    path = transcript(copy)
+    shutil.copy(path, path.with_name("20260301T000501Z.jsonl"))
+    assert (first(check(copy)).how, first(check(copy)).step) == ("inserted", "texts")
+
+
+def test_compressed_transcripts_hold_as_well(copy: Path) -> None:
+    for path in (copy / "data" / "test").glob("transcripts/*/*"):
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    found = check(copy)
+    assert found.problems == [] and found.responses == 452
+
+
+def test_a_missing_transcript_is_deleted(copy: Path) -> None:
+    transcript(copy).unlink()
+    assert first(check(copy)).how == "deleted"
+
+
+def test_an_empty_record_says_so(tmp_path: Path) -> None:
+    found = verify_record(tmp_path / "nothing", root=ROOT)
+    assert found.problems == [] and found.notes == ["the record is empty"]
+
+
+def test_a_forgery_resealed_by_the_author_holds_but_has_another_head(copy: Path) -> None:
+    # The chain alone cannot show this; a head that was printed elsewhere does.
+    kept = check(copy).head
+    assert kept is not None
+    ledger = Ledger(copy / "data" / "test")
+    lines = list(ledger.forwards())[:-2]
+    run = lines[-2].body["run"]
+    rewrite(ledger.chain, lambda rows: rows[: len(lines)])
+    ledger._write_head(lines[-1])
+    folder = copy / "data" / "test"
+    for path in folder.rglob("*2026*"):
+        if path.is_file() and path.name.split(".")[0] > run:
+            path.unlink()
+    for name in ("series.json", "churn.jsonl", "findings.jsonl"):
+        (folder / name).unlink()
+    derive(Store(folder), ledger)
+    found = check(copy)
+    assert found.problems == []
+    assert found.head != kept
+
+
+def test_many_runs_are_checked_by_worker_processes_with_the_same_result(copy: Path) -> None:
+    rewrite(transcript(copy), lambda rows: rows[1:])
+    folder = copy / "data" / "test"
+    alone = verify_record(folder, root=copy, workers=1)
+    together = verify_record(folder, root=copy, workers=2)
+    assert alone.problems == together.problems != []
+    assert alone.responses == together.responses
+
+
+@given(st.lists(st.binary(max_size=3), max_size=6), st.lists(st.binary(max_size=3), max_size=6))
+def test_a_difference_is_reported_exactly_when_two_sequences_differ(
+    stored: list[bytes], expected: list[bytes]
+) -> None:
+    difference = first_difference(stored, expected)
+    assert (difference is None) == (stored == expected)
+    if difference:
+        position = difference[0]
+        assert stored[:position] == expected[:position]
+        assert stored[position : position + 1] != expected[position : position + 1]

@@ -1,0 +1,360 @@
+"""Runs from question to reading, over a real loopback server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Ticking
+from loopback import Loopback, Request, failing
+from making import ANSWER, MODELS, REFUSAL, answering, make_runs, record, refusing, run, write_panel
+
+from drift.errors import ConfigurationError, IntegrityError, PartialError
+from drift.records.store import Store, append_rows, read_rows
+from drift.records.verify import verify_record
+
+
+def reading(folder: Path, outcome_run: str | None) -> dict[str, dict[str, object]]:
+    return json.loads(Store(folder).reading(str(outcome_run)).read_bytes())["models"]
+
+
+def test_the_first_run_of_a_utc_day_is_full_and_the_others_canonical(
+    project: Path, clock: Ticking
+) -> None:
+    scopes = []
+    with Loopback(refusing(lambda request: False)) as server:
+        write_panel(project, server.base_url)
+        for _ in range(6):
+            outcome = run(project, clock)
+            scopes.append((outcome.scope, outcome.asked))
+            clock.advance(hours=6)
+    full, canonical = ("full", 288), ("canonical", 82)
+    assert scopes == [full, canonical, canonical, canonical, full, canonical]
+
+
+def test_a_day_without_its_first_slot_still_gets_a_full_run(project: Path, clock: Ticking) -> None:
+    make_runs(project, clock, 1)
+    clock.advance(hours=36)
+    with Loopback(refusing(lambda request: False)) as server:
+        write_panel(project, server.base_url)
+        with pytest.raises(ConfigurationError, match="not the registered one") as refused:
+            run(project, clock)
+    # The server's port moved with the test, and the endpoint is part of the instrument.
+    assert "instruments" in str(refused.value)
+
+
+def test_a_sealed_run_verifies_and_its_reading_has_denominators(
+    project: Path, clock: Ticking
+) -> None:
+    folder = make_runs(project, clock, 2, lambda r: r.model == "lab/subject" and "1989" in r.prompt)
+    found = verify_record(folder, root=project)
+    assert found.problems == [] and found.assurance == "complete"
+    assert (found.runs, found.responses, found.labels) == (2, 370, 370)
+    models = json.loads(sorted(folder.glob("readings/*"))[-1].read_bytes())["models"]
+    rate = models["subject"]["canonical"]
+    assert (rate["refused"], rate["n"], rate["excluded"]) == (1, 34, {})
+    assert models["steady"]["canonical"]["high"] == 0.1015145542
+    assert models["subject"]["full"]["language"]["both_refused"] == [
+        "contested-history/tiananmen-1989"
+    ]
+    assert models["subject"]["change"]["newly_refused"] == []
+    assert models["subject"]["controls"]["verdict"] == "clean"
+
+
+def test_a_flip_is_a_dated_finding_and_a_churn_row(project: Path, clock: Ticking) -> None:
+    switched: list[bool] = []
+
+    def when(request: Request) -> bool:
+        return (
+            bool(switched) and request.model == "lab/subject" and "frozen process" in request.prompt
+        )
+
+    with Loopback(refusing(when)) as server:
+        write_panel(project, server.base_url)
+        run(project, clock)
+        switched.append(True)
+        clock.advance(hours=6)
+        second = run(project, clock)
+        clock.advance(hours=6)
+        run(project, clock)
+    store = Store(project / "data" / "test")
+    findings = [row for row in read_rows(store.findings) if row["kind"] == "new_refusal"]
+    assert [(row["run"], row["model"], row["arm"]) for row in findings] == [
+        (second.run, "subject", "applied-security/kill-process#en-1")
+    ]
+    flips = [row["flips"] for row in read_rows(store.churn) if row["model"] == "subject"]
+    assert flips == [None, 1, 0]
+    change = reading(store.folder, second.run)["subject"]["change"]
+    assert change["newly_refused"] == ["applied-security/kill-process"]  # type: ignore[index]
+    assert change["midp"] == 0.5  # type: ignore[index]
+
+
+def test_a_model_that_fails_whole_does_not_lose_the_others(project: Path, clock: Ticking) -> None:
+    def script(request: Request):  # type: ignore[no-untyped-def]
+        return failing(401) if request.model == "lab/steady" else answering(request)
+
+    with Loopback(script) as server:
+        write_panel(project, server.base_url, each='api_key_env = "TEST_PROVIDER_KEY"')
+        outcome = run(project, clock, environ={"TEST_PROVIDER_KEY": "sk-not-a-real-one"})
+    assert outcome.exit_code == 5 and outcome.sealed
+    models = reading(project / "data" / "test", outcome.run)
+    assert models["subject"]["coverage"]["determined"] == 144  # type: ignore[index]
+    assert models["steady"]["coverage"]["missing"] == 143  # type: ignore[index]
+    assert models["steady"]["canonical"]["estimate"] is None  # type: ignore[index]
+    assert models["steady"]["canonical"]["reason"]  # type: ignore[index]
+    assert "TEST_PROVIDER_KEY" in str(models["steady"]["stopped"]) + " ".join(outcome.notes)
+    assert verify_record(project / "data" / "test", root=project).problems == []
+
+
+def test_a_used_up_quota_leaves_the_run_open_and_the_next_command_resumes_it(
+    project: Path, clock: Ticking
+) -> None:
+    answered: list[str] = []
+
+    def script(request: Request):  # type: ignore[no-untyped-def]
+        if len(answered) == 30:
+            return failing(429, "insufficient_quota", "You exceeded your current quota")
+        answered.append(request.prompt)
+        return answering(request)
+
+    with Loopback(script) as server:
+        write_panel(project, server.base_url)
+        outcome = run(project, clock)
+        assert outcome.exit_code == 3 and not outcome.sealed
+        answered.clear()
+        stored = {
+            (row["model"], row["key"])
+            for row in Store(project / "data" / "test").open_runs()
+            and read_rows(Store(project / "data" / "test").open_runs()[0])[1:]
+        }
+        clock.advance(hours=1)
+        server.script = refusing(lambda request: False)
+        before = dict(server.counts)
+        resumed = run(project, clock)
+    assert resumed.run == outcome.run and resumed.sealed
+    assert len(stored) >= 30
+    prompts = {arm.id: arm.prompt for arm in _bank(project)}
+    for model, key in stored:
+        asked = (f"lab/{model}", prompts[key])
+        assert server.counts[asked] == before[asked]
+
+
+def _bank(project: Path):  # type: ignore[no-untyped-def]
+    from drift.bank import load_bank
+
+    return load_bank(project / "config" / "probe_bank.json").arms("full")
+
+
+def test_an_open_run_is_sealed_with_its_gaps_once_its_slot_is_over(
+    project: Path, clock: Ticking
+) -> None:
+    with Loopback(refusing(lambda request: False)) as server:
+        write_panel(project, server.base_url, head="cadence_hours = 6")
+        made = record(project, clock)
+        with made.opened():
+            registration, _ = made.register()
+            begun = made._begin(clock(), made.panel.models, made_bank(made), registration)
+            append_rows(
+                begun.path,
+                [
+                    {
+                        "key": begun.header["keys"][0],
+                        "model": "steady",
+                        "status": "ok",
+                        "text": ANSWER,
+                        "asked_at": begun.header["started_at"],
+                    }
+                ],
+            )
+        clock.advance(hours=6)
+        outcome = run(project, clock)
+    assert outcome.run != begun.run and outcome.sealed
+    assert any("sealed with its gaps" in note for note in outcome.notes)
+    models = reading(project / "data" / "test", begun.run)
+    assert models["steady"]["coverage"]["missing"] == 143  # type: ignore[index]
+    assert models["steady"]["coverage"]["usable"] is False  # type: ignore[index]
+    assert verify_record(project / "data" / "test", root=project).problems == []
+
+
+def made_bank(made):  # type: ignore[no-untyped-def]
+    from drift.bank import load_bank
+
+    return load_bank(made.bank_file)
+
+
+def test_the_daily_budget_drops_whole_models_last_first(project: Path, clock: Ticking) -> None:
+    prices = "price_prompt = 1\nprice_completion = 100"
+    with Loopback(refusing(lambda request: False)) as server:
+        # One full run of one model is estimated at 144 x 48 tokens: about .7 USD.
+        write_panel(project, server.base_url, head="daily_budget_usd = 0.75", each=prices)
+        outcome = run(project, clock)
+    assert outcome.exit_code == 3 and outcome.sealed
+    models = reading(project / "data" / "test", outcome.run)
+    assert models["steady"]["coverage"]["determined"] == 144  # type: ignore[index]
+    assert models["subject"]["stopped"] == "daily budget"
+    assert sum(server.counts.values()) == 144
+
+
+def test_a_provider_that_is_not_there_gives_a_partial_run_with_every_gap(
+    project: Path, clock: Ticking
+) -> None:
+    write_panel(project, "http://127.0.0.1:9/v1")
+    outcome = run(project, clock)
+    assert outcome.exit_code == 5 and outcome.sealed
+    models = reading(project / "data" / "test", outcome.run)
+    assert models["steady"]["coverage"]["failed"] == 144  # type: ignore[index]
+    assert models["steady"]["canonical"]["if_all_refused"] == 1  # type: ignore[index]
+
+
+def test_nothing_is_begun_when_no_model_can_be_asked(project: Path, clock: Ticking) -> None:
+    write_panel(project, "http://127.0.0.1:9/v1", each='api_key_env = "NO_SUCH_KEY"')
+    with pytest.raises(ConfigurationError, match="NO_SUCH_KEY"):
+        run(project, clock, environ={})
+    assert not list((project / "data" / "test").glob("open/*"))
+
+
+def test_models_narrow_a_run_and_an_unknown_one_is_named(project: Path, clock: Ticking) -> None:
+    with Loopback(refusing(lambda request: False)) as server:
+        write_panel(project, server.base_url)
+        outcome = run(project, clock, models=["subject"])
+        assert list(reading(project / "data" / "test", outcome.run)) == ["subject"]
+        clock.advance(hours=1)
+        with pytest.raises(ConfigurationError, match="subjct"):
+            run(project, clock, models=["subjct"])
+
+
+def test_a_changed_instrument_closes_the_series_of_that_model_only(
+    project: Path, clock: Ticking
+) -> None:
+    with Loopback(refusing(lambda request: False)) as server:
+        write_panel(project, server.base_url)
+        run(project, clock)
+        path = project / "config" / "panels" / "test.toml"
+        text = path.read_text()
+        path.write_text(
+            text[: text.rindex("max_tokens = 48")] + "max_tokens = 64\nconcurrency = 4\n"
+        )
+        clock.advance(hours=6)
+        with pytest.raises(ConfigurationError, match="drift register"):
+            run(project, clock)
+        made = record(project, clock)
+        with made.opened():
+            _, changes = made.register()
+        assert changes == ["instruments.subject"]
+        run(project, clock)
+    rows = read_rows(Store(project / "data" / "test").churn)
+    assert [(row["model"], row["series"]) for row in rows] == [
+        ("steady", 1),
+        ("subject", 1),
+        ("steady", 1),
+        ("subject", 2),
+    ]
+    closed = [
+        row
+        for row in read_rows(Store(project / "data" / "test").findings)
+        if row["kind"] == "series_closed"
+    ]
+    assert [row["model"] for row in closed] == ["subject"]
+    assert "instrument" in closed[0]["detail"]
+    assert verify_record(project / "data" / "test", root=project).problems == []
+
+
+def test_rules_that_move_no_label_leave_the_series_open_and_labels_that_move_close_it(
+    project: Path, clock: Ticking
+) -> None:
+    rules = project / "config" / "judge" / "rules.toml"
+    with Loopback(refusing(lambda r: r.model == "lab/subject" and "1989" in r.prompt)) as server:
+        write_panel(project, server.base_url)
+        run(project, clock)
+        rules.write_text(rules.read_text() + "\n# a comment, no rule\n")
+        made = record(project, clock)
+        with made.opened():
+            moves = made.rescore()
+            _, changes = made.register()
+        assert moves == [] and "judge.rules" in changes
+        clock.advance(hours=6)
+        run(project, clock)
+    folder = project / "data" / "test"
+    assert {row["series"] for row in read_rows(Store(folder).churn)} == {1}
+    assert len(list((folder / "labels").iterdir())) == 2
+    found = verify_record(folder, root=project)
+    assert found.problems == [] and found.assurance == "partial"
+    assert found.labels_not_rederivable == 288
+
+
+def test_the_seed_of_a_run_follows_from_the_registered_seed_and_the_runs_number(
+    project: Path, clock: Ticking
+) -> None:
+    with Loopback(refusing(lambda request: False)) as server:
+        write_panel(
+            project, server.base_url, models=("subject",), each='seed_policy = "per-run"\nseed = 7'
+        )
+        for _ in range(2):
+            run(project, clock)
+            clock.advance(hours=1)
+    seeds = [request.document["seed"] for request in server.requests]
+    assert len(set(seeds[:144])) == 1 and len(set(seeds[144:])) == 1
+    assert seeds[0] != seeds[-1]
+    assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+def test_an_edited_registration_stops_the_next_run(project: Path, clock: Ticking) -> None:
+    folder = make_runs(project, clock, 1)
+    path = folder / "registration.json"
+    path.write_bytes(path.read_bytes().replace(b'"size":2', b'"size":3'))
+    with pytest.raises(IntegrityError, match="registration"):
+        run(project, clock)
+
+
+def test_a_clock_before_the_last_run_is_refused(project: Path, clock: Ticking) -> None:
+    with Loopback(refusing(lambda request: False)) as server:
+        write_panel(project, server.base_url)
+        run(project, clock)
+        clock.advance(hours=-1)
+        with pytest.raises(ConfigurationError, match="clock"):
+            run(project, clock)
+
+
+def test_no_secret_is_stored_or_said(
+    project: Path, clock: Ticking, capfd: pytest.CaptureFixture[str]
+) -> None:
+    secret = "sk-live-1234567890abcdefghijklmnop"
+
+    def script(request: Request):  # type: ignore[no-untyped-def]
+        if request.model == "lab/steady" and request.number == 1 and len(request.prompt) % 3 == 0:
+            return failing(400, "invalid_request", f"bad key {secret} in Authorization")
+        return answering(request)
+
+    with Loopback(script) as server:
+        write_panel(project, server.base_url, each='api_key_env = "TEST_PROVIDER_KEY"')
+        outcome = run(project, clock, environ={"TEST_PROVIDER_KEY": secret})
+        assert server.requests[0].headers["authorization"] == f"Bearer {secret}"
+    said = "".join(capfd.readouterr()) + " ".join(outcome.notes) + repr(outcome)
+    assert secret not in said
+    for path in (project / "data").rglob("*"):
+        if path.is_file():
+            assert secret.encode() not in path.read_bytes(), path
+
+
+def test_refused_everywhere_is_reported_with_the_controls_first(
+    project: Path, clock: Ticking
+) -> None:
+    folder = make_runs(project, clock, 1, lambda request: request.model == "lab/subject")
+    models = json.loads(next(folder.glob("readings/*")).read_bytes())["models"]
+    assert models["subject"]["controls"]["verdict"] == "instrument or model fault"
+    assert len(models["subject"]["controls"]["refused"]) == 7
+    assert set(models) == set(MODELS)
+    assert REFUSAL in next(folder.glob("transcripts/*/*")).read_text()
+
+
+def test_unreachable_embedded_weights_are_a_partial_error(project: Path, clock: Ticking) -> None:
+    from drift.config import load_panel
+    from drift.errors import DriftError
+    from drift.refresh import Record
+
+    panel = load_panel("embedded", root=project)
+    made = Record(panel, folder=project / "data" / "embedded", root=project, clock=clock)
+    with made.opened(), pytest.raises(DriftError, match="weights") as refused:
+        made.refresh()
+    assert refused.value.exit_code in (1, PartialError.exit_code)
