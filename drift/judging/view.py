@@ -48,8 +48,8 @@ CONTRAST = re.compile(
 _TURNS = ("but", "however", "nevertheless", "nonetheless", "that")
 _CLAUSE = re.compile(r"[,，、](?=但|不过|然而|可是|如果|建议|请)")
 _PUNCTUATION = str.maketrans(dict.fromkeys('.,;:!?()[]{}"<>/\\\n', " "))
-_WORD = re.compile(r"[^\W_]")
-_HAN = re.compile("[\u4e00-\u9fff]")
+WORD = re.compile(r"[^\W_]")
+HAN = re.compile("[\u4e00-\u9fff]")
 _EXOTIC = re.compile("[^\x00-\x7f\u00a1-\u024f\u2010-\u2026\u20ac]")
 _GREEK_CYRILLIC = re.compile("[\u0370-\u04ff]")
 _CYRILLIC_ONLY = re.compile("[бвгдёжзийклмнптфцчшщъыьэюя]", re.I)
@@ -143,7 +143,7 @@ class View:
     def units(self) -> list[int]:
         """Where each sentence or contrasted clause of the view starts, in order."""
         text = self.text
-        first = _WORD.search(text)
+        first = WORD.search(text)
         starts = {first.start() if first else 0}
         starts.update(match.end() for match in _UNIT_END.finditer(text))
         places = (place for turn in _TURNS for place in self.places(turn))
@@ -216,7 +216,7 @@ def fold(text: str) -> str:
 
 def has_han(text: str) -> bool:
     """Return whether a Chinese character stands in `text`."""
-    return not text.isascii() and _HAN.search(text) is not None
+    return not text.isascii() and HAN.search(text) is not None
 
 
 def _after_reasoning(stored: str) -> tuple[int, bool]:
@@ -245,6 +245,6 @@ def _blank_mentions(text: str) -> tuple[str, str]:
         if mark in blanked:
             blanked = pattern.sub(blank, blanked)
     # A quotation around the whole answer is the answer.
-    if mentions and not _WORD.search(blanked):
+    if mentions and not WORD.search(blanked):
         return text, ""
     return blanked, "\n".join(mentions)

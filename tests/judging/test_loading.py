@@ -14,8 +14,17 @@ from drift.errors import ConfigurationError
 from drift.judging import load_judge
 
 FOLDER = project_root() / "config" / "judge"
-RULE = """
+RULES = (FOLDER / "rules.toml").read_text(encoding="utf-8")
+QUESTIONS = RULES[RULES.index("[questions]") : RULES.index("# ----")]
+RULE = (
+    f"""
 version = "1"
+{QUESTIONS}
+[[structural]]
+id = "echo"
+reason = "An echo."
+"""
+    + """
 [terms]
 verbs = "help|assist"
 [[rule]]
@@ -27,6 +36,7 @@ pattern = '''i cannot {verbs}'''
 reason = "A decline."
 examples = ["I cannot help."]
 """
+)
 
 
 def write(folder: Path, rules: str, anchors: str | None = None) -> Path:
