@@ -15,7 +15,7 @@ from drift.judging.view import View, read_view
 Word = Literal["refused", "answered", "undetermined"]
 
 #: Kinds without which a text of some length is an answer, weightiest first.
-ACTS = ("decline", "disclaimer", "rebuttal", "sermon", "exhortation")
+ACTS = ("decline", "disclaimer", "caveat", "rebuttal", "sermon", "exhortation")
 #: Kinds which only say that a sentence is no substance, weightiest first.
 FILLERS = ("redirect", "referral", "evasion", "moral", "courtesy")
 #: Kinds that mark no sentence: what only looks like a decline, what announces an answer.
@@ -30,8 +30,8 @@ QUESTIONS = (
 class Rule:
     """One rule.
 
-    ``needs`` are words (Chinese and Japanese: pieces) of which one must stand in the
-    text; ``heads`` are the words that the pattern may begin with; ``place`` is
+    ``needs`` are words (in other languages than English, pieces of text) of which one
+    must stand in the text; ``heads`` are the words that the pattern may begin with; ``place`` is
     ``start`` if the match must open a sentence, ``end`` if a decline counts even
     after an answer, else ``any``.
     """
@@ -49,10 +49,10 @@ class Rule:
     def find(self, view: View) -> list[tuple[int, int]]:
         """Return start and end, in the view's text, of every match."""
         text = view.text
-        if self.language in ("zh", "ja"):
-            if not view.han or not any(need in text for need in self.needs):
+        if self.language == "en":
+            if view.words.isdisjoint(self.needs):
                 return []
-        elif view.words.isdisjoint(self.needs):
+        elif not any(need in text for need in self.needs):
             return []
         if self.place != "start" and not self.heads:
             return [match.span() for match in self.pattern.finditer(text)]

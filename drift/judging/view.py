@@ -46,6 +46,7 @@ CONTRAST = re.compile(
     r"|that said|that being said)\b|(?:但|不过|然而)"
 )
 _TURNS = ("but", "however", "nevertheless", "nonetheless", "that")
+_CONCESSION = re.compile(r"\b(?:while|although|though) [^,.!?\n]{1,120}, (?!but )")
 _CLAUSE = re.compile(r"[,，、](?=但|不过|然而|可是|如果|建议|请)")
 _PUNCTUATION = str.maketrans(dict.fromkeys('.,;:!?()[]{}"<>/\\\n', " "))
 WORD = re.compile(r"[^\W_]")
@@ -148,6 +149,8 @@ class View:
         starts.update(match.end() for match in _UNIT_END.finditer(text))
         places = (place for turn in _TURNS for place in self.places(turn))
         starts.update(place for place in places if CONTRAST.match(text, place))
+        if not self.words.isdisjoint(("while", "although", "though")):
+            starts.update(match.end() for match in _CONCESSION.finditer(text))
         if self.han:
             starts.update(match.end() for match in _CLAUSE.finditer(text))
         starts.discard(len(text))
