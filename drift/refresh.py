@@ -111,6 +111,10 @@ class Record:
                 self._complete(registration)
             yield self
 
+    def bank(self, registration: Registration) -> Bank:
+        """Return the bank that `registration` commits to."""
+        return registered_bank(self.store, registration.body)
+
     def _complete(self, registration: Registration) -> None:
         """Finish a seal: transcript without its line, line without labels, labels not derived."""
         for path in self.store.open_runs():
@@ -225,7 +229,7 @@ class Record:
         """
         outcome = Outcome(notes=self.notes)
         registration = self._registered(outcome)
-        bank = registered_bank(self.store, registration.body)
+        bank = self.bank(registration)
         now = self.clock()
         chosen = self.panel.narrowed(tuple(models))
         current = self._resumable(now, registration, outcome)
@@ -496,7 +500,7 @@ class Record:
 
     def _label(self, run: Mapping[str, Any], registration: Registration) -> None:
         """Judge a sealed run from its stored bytes and seal the labels."""
-        bank = registered_bank(self.store, registration.body)
+        bank = self.bank(registration)
         rows = read_rows(self.store.transcript(run["run"]))
         prompts = {arm.id: arm.prompt for arm in bank.arms("full")}
         data = b"".join(map(dump_line, label_rows(self.judge, rows, prompts)))

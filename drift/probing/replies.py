@@ -178,8 +178,7 @@ def read_reply(
             fields[name] = clean
             notes.append(_SURROGATE_NOTE)
     for name in ("finish_reason", "served_model", "provider", "fingerprint", "response_id"):
-        if fields.get(name):
-            fields[name] = mask(_fact(fields[name]), secret, tokens=False)
+        fields[name] = mask(_fact(fields.get(name) or ""), secret, tokens=False) or None
     if (error := fields.get("error")) is not None:
         error["message"] = mask(_printable(error["message"]), secret)[:MESSAGE_CAP]
         error["code"] = error["code"] and mask(_fact(error["code"]), secret)

@@ -1,9 +1,8 @@
 """Run the notebooks of a record, in parallel, and keep nothing of a failed build.
 
-Each notebook runs in a worker process of its own, against the interpreter that
-runs this code: no kernel needs to be registered on the machine. What depends on
-the moment or the machine is taken out of the executed notebook, so two builds of
-the same record give the same bytes.
+Each notebook runs against the interpreter that runs this code: no kernel needs to be
+registered on the machine. What depends on the moment or the machine is taken out of
+the executed notebook, so two builds of one record give the same bytes.
 """
 
 from __future__ import annotations
@@ -50,42 +49,30 @@ class Job:
 
 @dataclass(frozen=True)
 class Failure:
-    """Where a notebook stopped: the cell by number (from 0) and label, its source, why."""
+    """Where a notebook stopped: the cell's number (from 0), label and source, and why."""
 
     record: str
     page: str
     notebook: str
-    cell: int | None
-    label: str
-    source: str
     error: str
-    traceback: str
+    cell: int | None = None
+    label: str = ""
+    source: str = ""
+    traceback: str = ""
 
     def __str__(self) -> str:
-        where = "before the first cell" if self.cell is None else f"cell {self.cell}"
-        named = f" ({self.label})" if self.label else ""
-        return (
-            f"{self.notebook}, {where}{named}, record {self.record}: {self.error}\n"
-            f"{self.source}\n{self.traceback}".rstrip()
-        )
+        where = f"cell {self.label or self.cell}" if self.source else "outside any cell"
+        head = f"{self.notebook}, {where}, record {self.record}: {self.error}"
+        return "\n".join(filter(None, (head, self.source, self.traceback)))
 
 
 class _OwnInterpreter(KernelSpecManager):
     """Offers one kernel, whatever the machine has registered: the running interpreter."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        return KernelSpec(
-            argv=[
-                sys.executable,
-                "-m",
-                "ipykernel_launcher",
-                "--log-level=50",
-                "-f",
-                "{connection_file}",
-            ],
-            display_name="Python 3",
-            language="python",
-        )
+        # The level keeps the log quiet when a finished kernel is interrupted.
+        command = [sys.executable, "-m", "ipykernel_launcher", "--log-level=50", "-f"]
+        return KernelSpec(argv=[*command, "{connection_file}"], language="python")
 
 
 class ReportKernel(AsyncKernelManager):
@@ -109,32 +96,26 @@ def _read(notebook: Path) -> Any:
     return nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
 
 
-def parameters_of(notebook: Path) -> dict[str, tuple[str, Any]]:
-    """Return {name: (type name, default)} of the cell tagged ``parameters``.
+def parameters_of(notebook: Path) -> dict[str, str]:
+    """Return {name: type} of the cell tagged ``parameters``.
 
     Raises
     ------
     ConfigurationError
-        There is no such cell, or a line of it is not ``name: type = value``.
+        A line of that cell is not ``name: type = value``.
     """
-    for cell in _read(notebook).cells:
-        if "parameters" in cell.metadata.get("tags", []):
-            break
-    else:
-        raise ConfigurationError("notebook has no cell tagged 'parameters'", where=str(notebook))
+    cells = [c for c in _read(notebook).cells if "parameters" in c.metadata.get("tags", [])]
     found = {}
-    for line in ast.parse(cell.source).body:
+    for line in ast.parse("\n".join(cell.source for cell in cells)).body:
         match line:
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=ast.Name(id=kind), value=value):
-                if kind in TYPES and value is not None:
-                    found[name] = (kind, ast.literal_eval(value))
-                    continue
-        raise ConfigurationError(
-            "a parameter has no type or no default",
-            where=f"{notebook}: parameters cell, line {line.lineno}",
-            got=ast.unparse(line),
-            expected=f"name: {' | '.join(TYPES)} = value",
-        )
+            case ast.AnnAssign(ast.Name(name), ast.Name(kind), ast.expr()) if kind in TYPES:
+                found[name] = kind
+            case _:
+                raise ConfigurationError(
+                    "a parameter has no type or no default",
+                    where=f"{notebook}: {ast.unparse(line)}",
+                    expected=f"name: {' | '.join(TYPES)} = value",
+                )
     return found
 
 
@@ -156,13 +137,12 @@ def check_parameters(notebook: Path, parameters: Mapping[str, Any]) -> None:
                 expected=f"one of: {', '.join(declared)}",
                 next_step=f"did you mean {near[0]!r}?" if near else None,
             )
-        kind = declared[name][0]
-        if type(value) is not TYPES[kind]:
+        if type(value) is not TYPES[declared[name]]:
             raise ConfigurationError(
                 f"parameter {name!r} is of the wrong type",
                 where=str(notebook),
                 got=f"{value!r} ({type(value).__name__})",
-                expected=kind,
+                expected=declared[name],
             )
 
 
@@ -176,12 +156,11 @@ def execute(
     ConfigurationError
         A parameter is unknown or of the wrong type; nothing has run.
     DriftError
-        At least one notebook failed; ``report/failures.json`` holds all failures.
+        A notebook failed; ``report/failures.json`` holds all failures.
     """
-    jobs = tuple(jobs)
+    jobs, failures = tuple(jobs), []
     for job in jobs:
         check_parameters(job.notebook, job.parameters)
-    failures: list[Failure] = []
     context = multiprocessing.get_context("spawn")
     workers = max(1, min(len(jobs), os.cpu_count() or 1))
     # Socket paths hold about a hundred characters, so the sockets' folder needs a short path.
@@ -200,35 +179,23 @@ def execute(
                 target.write_text(outcome, encoding="utf-8")
             if progress:
                 progress(f"{job.record}/{job.page}", done, len(jobs))
-    _report(sorted(failures, key=lambda item: (item.record, item.page)), root)
-
-
-def _report(failures: list[Failure], root: Path) -> None:
-    path = root / "report" / "failures.json"
-    if not failures:
-        path.unlink(missing_ok=True)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(orjson.dumps([asdict(item) for item in failures], option=orjson.OPT_INDENT_2))
-    raise DriftError(
-        f"{len(failures)} of the report's notebooks failed\n" + "\n\n".join(map(str, failures)),
-        where="report/failures.json",
-        next_step="the site that was there before is unchanged; mend the cause and build again",
-    )
+    listed = root / "report" / "failures.json"
+    listed.unlink(missing_ok=True)
+    if failures:
+        failures.sort(key=lambda failure: (failure.record, failure.page))
+        found = [asdict(failure) for failure in failures]
+        listed.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+        raise DriftError(
+            f"{len(failures)} of {len(jobs)} pages failed\n" + "\n\n".join(map(str, failures)),
+            where="report/failures.json",
+            next_step="the site from before is unchanged; mend the cause and build again",
+        )
 
 
 def _prepare_worker(root: str, private: str) -> None:
     """Keep the user's own Jupyter and IPython settings out of the kernels."""
-    os.environ.update(
-        REFUSAL_DRIFT_ROOT=root,
-        JUPYTER_RUNTIME_DIR=private,
-        JUPYTER_CONFIG_DIR=private,
-        IPYTHONDIR=private,
-        JUPYTER_PLATFORM_DIRS="1",
-        MPLBACKEND="agg",
-        PYTHONHASHSEED="0",
-        PYDEVD_DISABLE_FILE_VALIDATION="1",
-    )
+    own = dict.fromkeys(("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"), private)
+    os.environ.update(own, REFUSAL_DRIFT_ROOT=root, MPLBACKEND="agg", PYTHONHASHSEED="0")
     logging.getLogger("papermill").setLevel(logging.CRITICAL)
 
 
@@ -236,43 +203,25 @@ def _run(job: Job, root: Path) -> str | Failure:
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    shown = f"{job.notebook.parent.name}/{job.notebook.name}"
+    place = (job.record, job.page, f"{job.notebook.parent.name}/{job.notebook.name}")
     try:
-        source = _read(job.notebook)
-        done = papermill.execute_notebook(
-            source,
-            None,
-            parameters=dict(job.parameters),
-            progress_bar=False,
-            cwd=root,
-            kernel_manager_class=ReportKernel,
-        )
+        notebook = _read(job.notebook)
+        sources = [cell.source for cell in notebook.cells]
+        options = {"progress_bar": False, "cwd": root, "kernel_manager_class": ReportKernel}
+        done = papermill.execute_notebook(notebook, None, dict(job.parameters), **options)
         return _settled(done)
     except PapermillExecutionError as error:
-        number, label = _authored(source, error.source)
+        label = re.search(r"^#\|\s*label:\s*(\S+)", error.source, re.M)
         return Failure(
-            record=job.record,
-            page=job.page,
-            notebook=shown,
-            cell=number,
-            label=label,
-            source=error.source,
+            *place,
             error=f"{error.ename}: {error.evalue}",
+            cell=sources.index(error.source) if error.source in sources else None,
+            label=label[1] if label else "",
+            source=error.source,
             traceback=ANSI.sub("", "\n".join(error.traceback)),
         )
     except Exception as error:  # a kernel that dies or never starts, a damaged notebook
-        return Failure(
-            job.record, job.page, shown, None, "", "", f"{type(error).__name__}: {error}", ""
-        )
-
-
-def _authored(notebook: Any, source: str) -> tuple[int | None, str]:
-    """Return the number and label of the failing cell in the notebook as it is kept."""
-    for number, cell in enumerate(notebook.cells):
-        if cell.source == source:
-            label = re.search(r"^#\|\s*label:\s*(\S+)", source, re.M)
-            return number, label.group(1) if label else cell.get("id", "")
-    return None, "injected-parameters"
+        return Failure(*place, error=f"{type(error).__name__}: {error}")
 
 
 def _settled(notebook: Any) -> str:
@@ -280,8 +229,8 @@ def _settled(notebook: Any) -> str:
     notebook.metadata.pop("papermill", None)
     notebook.metadata["language_info"] = {"name": "python"}
     for cell in notebook.cells:
-        for key in ("papermill", "execution", "ExecuteTime"):
-            cell.metadata.pop(key, None)
+        cell.metadata.pop("papermill", None)
+        cell.metadata.pop("execution", None)
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell["id"] = "injected-parameters"
     text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
