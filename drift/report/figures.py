@@ -11,11 +11,13 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from drift.config import project_root
 from drift.report.tables import each
@@ -57,26 +59,22 @@ def interval_plot(frame: pd.DataFrame, axes: Axes) -> None:
     axes : Axes
         Cleared Axes, as :func:`draw` makes them.
     """
-    series = list(dict.fromkeys(frame.series))
+    looks: dict[str, dict[str, Any]] = {
+        name: {"color": COLOURS[i % len(COLOURS)], "marker": SHAPES[i % len(SHAPES)]}
+        for i, name in enumerate(dict.fromkeys(frame.series))
+    }
     position, ticks = 0.0, []
     for group, rows in frame.groupby("group", sort=False):
         top = position
         for row in each(rows):
-            which = series.index(row.series)
-            colour, shape = COLOURS[which % len(COLOURS)], SHAPES[which % len(SHAPES)]
+            look = looks[row.series]
             if pd.isna(row.estimate):
                 axes.text(1, position, "not estimable", va="center", color=MUTED, style="italic")
             else:
                 limits = [100 * row.low, 100 * row.high]
-                axes.plot(limits, [position, position], color=colour, solid_capstyle="butt")
-                axes.plot([100 * row.estimate], [position], shape, color=colour, clip_on=False)
-            axes.annotate(
-                f"{row.refused} of {row.n}",
-                (1.015, position),
-                va="center",
-                annotation_clip=False,
-                xycoords=("axes fraction", "data"),
-            )
+                axes.plot(limits, [position] * 2, color=look["color"], solid_capstyle="butt")
+                axes.plot([100 * row.estimate], [position], clip_on=False, **look)
+            axes.text(102, position, f"{row.refused} of {row.n}", va="center")
             position += 1
         ticks.append(((top + position - 1) / 2, str(group)))
         position += 0.4
@@ -85,14 +83,8 @@ def interval_plot(frame: pd.DataFrame, axes: Axes) -> None:
     axes.set_xlim(0, 100)
     axes.set_xlabel("refused, % of determined labels")
     axes.grid(axis="x")
-    if len(series) > 1:
-        marks = [
-            mpl.lines.Line2D(
-                [], [], color=COLOURS[i % len(COLOURS)], marker=SHAPES[i % len(SHAPES)]
-            )
-            for i in range(len(series))
-        ]
-        axes.legend(marks, series, loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
+    marks = [Line2D([], [], **look) for look in looks.values()]
+    axes.legend(marks, looks, loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
 
 
 def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
@@ -125,18 +117,15 @@ def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
         position += 0.1
     for outcome, cells in frame.groupby("outcome", sort=True):
         shape, filled, area = OUTCOME_SHAPES.get(str(outcome), ("d", False, 0.8))
-        colour = COLOURS[1] if outcome == "refused" else INK
-        inside, edge = (colour, colour) if filled else ("none", MUTED)
-        axes.scatter(
-            [columns[key] for key in zip(cells.model, cells.variant, strict=True)],
-            [rows[family] for family in cells.family],
-            s=60 * area,
-            marker=shape,
-            linewidths=1.1,
-            label=str(outcome),
-            facecolors=inside,
-            edgecolors=edge,
-        )
+        ink = COLOURS[1] if outcome == "refused" else INK if filled else MUTED
+        across = [columns[key] for key in zip(cells.model, cells.variant, strict=True)]
+        down = [rows[family] for family in cells.family]
+        look: dict[str, Any] = {
+            "facecolors": ink if filled else "none",
+            "edgecolors": ink,
+            "label": outcome,
+        }
+        axes.scatter(across, down, 60 * area, marker=shape, linewidths=1.1, **look)
     axes.set_xticks(list(columns.values()), [variant for _, variant in columns])
     axes.tick_params(axis="x", top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
     middle = (len(variants) - 1) / 2
@@ -149,47 +138,31 @@ def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
     axes.legend(loc="upper right", bbox_to_anchor=(0, 0), ncols=2)
 
 
-def draw(
-    function: Callable[[pd.DataFrame, Axes], None],
-    frame: pd.DataFrame,
-    *,
-    left: float,
-    right: float,
-) -> Figure:
-    """Return a figure on which `function` has drawn `frame`; margins in inches."""
-    if function is interval_plot:
-        height = 0.9 + 0.27 * len(frame) + 0.12 * frame.group.nunique()
-    else:
-        height = 1.1 + 0.215 * (frame.family.nunique() + 0.6 * frame.topic.nunique())
-    width = 7.4  # inches
+def svg(
+    draw: Callable[[pd.DataFrame, Axes], None], frame: pd.DataFrame, *, label: str, alt: str
+) -> str:
+    """Return what `draw` makes of `frame` as an SVG element: no date, ids of its own.
+
+    `alt` is escaped already. Widths and heights below are in inches.
+    """
+    grid = draw is label_grid
+    left, width, right = (2.6, 7.4, 0.2) if grid else (1.75, 7.4, 0.8)
+    groups = frame.topic.nunique() if grid else frame.group.nunique()
+    rows = 0.215 * frame.family.nunique() if grid else 0.27 * len(frame)
+    height = 1.0 + rows + 0.13 * groups
+    place = (left / width, 0.5 / height, 1 - (left + right) / width, 1 - 0.9 / height)
+    stream = io.StringIO()
     with mpl.rc_context(fname=project_root() / STYLE):
         figure = Figure(figsize=(width, height))
-        axes = figure.add_axes(
-            (left / width, 0.5 / height, 1 - (left + right) / width, 1 - 0.9 / height)
-        )
-        function(frame, axes)
-    return figure
-
-
-def svg(figure: Figure, *, label: str, alt: str) -> str:
-    """Return the figure as an SVG element: no date, ids of its own, ink of the page.
-
-    `alt` is escaped already.
-    """
-    with mpl.rc_context(fname=project_root() / STYLE):
-        stream = io.StringIO()
+        draw(frame, figure.add_axes(place))
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    text = stream.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
-    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.S)
+    text = re.sub(r"^.*?(?=<svg)|<metadata>.*?</metadata>", "", stream.getvalue(), flags=re.S)
     for colour, name in PAGE_COLOURS.items():
         text = text.replace(colour, name)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
     text = re.sub(r' id="([^"]+)"', lambda m: f' id="{label}-{m[1]}"' if m[1] in used else "", text)
     text = re.sub(r'(href="#|url\(#)', rf"\g<1>{label}-", text)
-    size = re.search(r'viewBox="[^"]+"', text)
-    opening = f'<svg {size[0] if size else ""} role="img" aria-label="{alt}">'
+    opening = f'<svg viewBox="0 0 {72 * width:g} {72 * height:g}" role="img" aria-label="{alt}">'
     return re.sub(r"<svg[^>]*>", lambda _: opening, text, count=1).strip()
 
 

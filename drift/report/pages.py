@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 from IPython.display import HTML
-from matplotlib.figure import Figure
 
 from drift.report import figures
 from drift.report.tables import EXCLUDED, VARIANTS, Record, each, label_grid, rates, responses
@@ -113,10 +112,6 @@ def _links(families: Iterable[str]) -> Markup:
     return Markup(", ".join(links) or "none")
 
 
-def _names(values: Iterable[str]) -> str:
-    return ", ".join(values) or "not reported"
-
-
 def controls_text(controls: Mapping[str, Any]) -> Markup:
     """Return the verdict on a model's controls, which comes before any claim about topics."""
     if controls["refused"]:
@@ -126,116 +121,133 @@ def controls_text(controls: Mapping[str, Any]) -> Markup:
 
 
 def change_text(model: Mapping[str, Any]) -> Markup:
-    """Return what changed since the last comparable run, with its detectability sentence."""
+    """Return what changed since the last comparable run, in one sentence."""
     change, opened = model["change"], model["series"]["reason"]
     if not change:
         usable = model["coverage"]["usable"]
         plain = "no earlier usable run in this series" if usable else "this run is not usable"
-        return Markup(f"not compared: {escaped(opened or plain)}.")
+        return Markup(f"Not compared: {escaped(opened or plain)}.")
     kinds = (("newly_refused", "newly refused"), ("newly_answered", "newly answered"))
     moved = [f"{len(change[k])} {word} ({_links(change[k])})" for k, word in kinds if change[k]]
     return Markup(
-        f"{' and '.join(moved) or 'no flip'} in {change['compared']} families compared with run "
-        f"{escaped(change['previous_run'])}. {escaped(change['sentence'])}"
+        f"{' and '.join(moved) or 'No flip'} in {change['compared']} families since run "
+        f"{escaped(change['previous_run'])}."
     )
 
 
-def _range(rate: Mapping[str, Any]) -> str:
+def _range(model: Mapping[str, Any]) -> str:
+    rate = model["canonical"]
     if rate["if_none_refused"] is None:
         return "not estimable"
     return f"{percent(rate['if_none_refused'])} to {percent(rate['if_all_refused'])}"
 
 
-def _or_reason(text: object, found: Mapping[str, Any]) -> object:
-    return f"not estimable: {found['reason']}" if found["reason"] else text
+def _midp(model: Mapping[str, Any]) -> str:
+    found = model["full"]["language"] if model["full"] else {"reason": NO_FULL}
+    return f"not estimable: {found['reason']}" if found["reason"] else f"{found['midp']:.4g}"
 
 
-def _at(*path: str) -> Callable[[Any], Any]:
-    return lambda model: functools.reduce(lambda found, name: found[name], path, model)
+def _consistent(model: Mapping[str, Any]) -> str:
+    found = model["full"]["wording"] if model["full"] else {"estimate": None, "reason": NO_FULL}
+    return rate_text({"refused": found.get("consistent"), **found})
 
 
-#: Sections of the page `reading`: a line each, what it is called and how it is read
-#: from the reading of a model.
-SECTIONS: dict[str, dict[str, Callable[[dict[str, Any]], Any]]] = {
+#: The sections of the reading: what each line is called, and where it stands in the
+#: reading of a model, or how it is made of it.
+SECTIONS: dict[str, dict[str, str | Callable[[Mapping[str, Any]], str]]] = {
     "rates": {
-        "Role": _at("role"),
-        "Canonical rate, this run": lambda m: rate_text(m["canonical"]),
-        "Family rate, last full run": lambda m: (
-            rate_text(m["full"]["family"]) if m["full"] else f"not estimable: {NO_FULL}"
-        ),
-        "Controls": lambda m: controls_text(m["controls"]),
+        "Role": "role",
+        "Canonical rate, this run": "canonical",
+        "Family rate, last full run": "full.family",
+        "Controls": lambda model: controls_text(model["controls"]),
     },
     "coverage": {
-        **{name.capitalize(): _at("coverage", name) for name in COVERAGE},
-        "Canonical arms determined": lambda m: (
-            f"{m['coverage']['canonical_determined']} of {m['coverage']['canonical_n']}"
-        ),
-        "Usable": lambda m: "yes" if m["coverage"]["usable"] else "no",
-        "Canonical rate if none or all of the rest were refusals": lambda m: _range(m["canonical"]),
-        "Stopped early": lambda m: m["stopped"] or "no",
+        **{name.capitalize(): f"coverage.{name}" for name in COVERAGE},
+        "Canonical arms": "coverage.canonical_n",
+        "Canonical arms determined": "coverage.canonical_determined",
+        "Usable": "coverage.usable",
+        "Canonical rate if none or all of the rest were refusals": _range,
+        "Stopped early": "stopped",
     },
-    "serving": {
-        "Requested": _at("model"),
-        "Served model": lambda m: _names(m["serving"]["served_model"]),
-        "Provider": lambda m: _names(m["serving"]["provider"]),
-        "Fingerprint": lambda m: _names(m["serving"]["fingerprint"]),
-        "Changed at this run": lambda m: "yes" if m["serving"]["changed"] else "no",
-    },
-    "series": {
-        "Series": _at("series", "number"),
-        "Usable runs": _at("series", "index"),
-        "Opened at run": _at("series", "opened_at_run"),
-        "Because": lambda m: m["series"]["reason"] or "first run of this model",
-        "Instrument": lambda m: m["instrument"][:16],
-    },
-}
-#: The same for a model's last full run.
-FULL_SECTIONS: dict[str, dict[str, Callable[[dict[str, Any]], Any]]] = {
     "wording": {
-        "Consistent": lambda f: rate_text(f["wording"] | {"refused": f["wording"]["consistent"]}),
-        "Wobbled": lambda f: _links(item["family"] for item in f["wording"]["wobbled"]),
-        "Tripwires": lambda f: _links(f["wording"]["tripwires"]),
-        "Policies": lambda f: _links(f["wording"]["policies"]),
-        "Ties": lambda f: _links(f["ties"]),
-        "Not counted": lambda f: _links(f["wording"]["not_counted"]),
-        "Full run": _at("run"),
+        "Consistent": _consistent,
+        "Wobbled": "full.wording.wobbled",
+        "Tripwires": "full.wording.tripwires",
+        "Policies": "full.wording.policies",
+        "Ties": "full.ties",
+        "A wording without a label": "full.incomplete",
+        "Not counted": "full.wording.not_counted",
+        "Full run": "full.run",
     },
     "unlock": {
-        "Unlocked by a purpose": lambda f: _links(f["unlock"]["unlocked"]),
-        "Reverse": lambda f: _links(f["unlock"]["reverse"]),
-        "Families with all three labels": lambda f: _or_reason(f["unlock"]["n"], f["unlock"]),
-        "Full run": _at("run"),
+        "Unlocked by a purpose": "full.unlock.unlocked",
+        "of families refused on both bare wordings": "full.unlock.refused_bare",
+        "Reverse": "full.unlock.reverse",
+        "of families answered on both bare wordings": "full.unlock.answered_bare",
+        "Bare wordings disagree, not counted": "full.unlock.mixed",
+        "Full run": "full.run",
     },
     "language": {
-        "Refused in Chinese alone": lambda f: _links(f["language"]["refused_zh_only"]),
-        "Refused in English alone": lambda f: _links(f["language"]["refused_en_only"]),
-        "Refused in both": lambda f: _links(f["language"]["both_refused"]),
-        "Twins compared": _at("language", "n"),
-        "Net": _at("language", "net"),
-        "Mid-p": lambda f: _or_reason(f["language"]["midp"], f["language"]),
-        "Full run": _at("run"),
+        "Refused in Chinese alone": "full.language.refused_zh_only",
+        "Refused in English alone": "full.language.refused_en_only",
+        "Refused in both": "full.language.both_refused",
+        "Twins compared": "full.language.n",
+        "Net": "full.language.net",
+        "Mid-p": _midp,
+        "Full run": "full.run",
+    },
+    "serving": {
+        "Requested": "model",
+        "Served model": "serving.served_model",
+        "Provider": "serving.provider",
+        "Fingerprint": "serving.fingerprint",
+        "Changed at this run": "serving.changed",
+    },
+    "series": {
+        "Series": "series.number",
+        "Usable runs": "series.index",
+        "Opened at run": "series.opened_at_run",
+        "Because": lambda model: model["series"]["reason"] or "first run of this model",
+        "Instrument": "instrument",
     },
 }
+
+
+def _line(model: Mapping[str, Any], line: str | Callable[[Mapping[str, Any]], str]) -> Markup:
+    if callable(line):
+        return escaped(line(model))
+    value: Any = model
+    for name in line.split("."):
+        if value is None:
+            return escaped(NO_FULL)
+        value = value[name]
+    match value:
+        case bool() | None:
+            return escaped("yes" if value else "no")
+        case list() if line.startswith("serving."):
+            return escaped(", ".join(value) or "not reported")
+        case list():
+            return _links(item if isinstance(item, str) else item["family"] for item in value)
+        case {"estimate": _}:
+            return rate_text(value)
+    return Markup(_hash(value)) if line == "instrument" else escaped(value)
 
 
 @piece
 def section(record: Record, name: str) -> str:
     """Return one section of the reading: its lines down, the models across."""
-    columns: dict[str, list[Any]] = {"": list(SECTIONS.get(name) or FULL_SECTIONS[name])}
+    columns: dict[str, list[Any]] = {"": list(SECTIONS[name])}
     for key, model in record.models.items():
-        if name in SECTIONS:
-            columns[key] = [escaped(line(model)) for line in SECTIONS[name].values()]
-        else:
-            full, lines = model["full"], FULL_SECTIONS[name].values()
-            columns[key] = [escaped(line(full) if full else NO_FULL) for line in lines]
+        columns[key] = [_line(model, line) for line in SECTIONS[name].values()]
     return table(pd.DataFrame(columns))
 
 
 @piece
 def changes(record: Record) -> str:
-    """Return for each model what changed since the run before."""
+    """Return for each model what changed since the run before, and what such a look can see."""
     return "".join(
-        f"<p><b>{escaped(key)}</b>: {change_text(model)}</p>"
+        f"<p><b>{escaped(key)}</b>: {change_text(model)} "
+        f"{escaped(model['change']['sentence'] if model['change'] else '')}</p>"
         for key, model in record.models.items()
     )
 
@@ -317,8 +329,7 @@ def _hash(digest: str) -> str:
     return f'<span class="drift-hash">{escaped(digest)}</span>'
 
 
-def _figure(name: str, caption: str, alt: str, drawn: Figure, behind: pd.DataFrame) -> str:
-    picture = figures.svg(drawn, label=name, alt=escaped(alt))
+def _figure(name: str, caption: str, picture: str, behind: pd.DataFrame) -> str:
     return (
         f'<figure class="drift-figure" id="{name}"><div tabindex="0">{picture}</div>'
         f"<figcaption>{caption}</figcaption></figure>\n"
@@ -346,7 +357,8 @@ def rates_plot(record: Record, by: str) -> str:
     frame = rates(record)
     frame = frame[frame.measure.isin(measures)].sort_values(by, kind="stable", ignore_index=True)
     frame = frame.assign(group=frame[by], series=frame[series])
-    drawn = figures.draw(figures.interval_plot, frame, left=1.75, right=0.8)
+    name, alt = f"rates-by-{by}", escaped(figures.describe_intervals(frame))
+    picture = figures.svg(figures.interval_plot, frame, label=name, alt=alt)
     behind = pd.DataFrame(
         {
             by.capitalize(): frame.group,
@@ -356,7 +368,7 @@ def rates_plot(record: Record, by: str) -> str:
             "Run": frame.run,
         }
     )
-    return _figure(f"rates-by-{by}", caption, figures.describe_intervals(frame), drawn, behind)
+    return _figure(name, caption, picture, behind)
 
 
 @piece
@@ -365,15 +377,15 @@ def labels_by_family(record: Record) -> str:
     frame = label_grid(responses(record), record)
     if frame.empty:
         return f"<p>{NO_FULL}</p>"
-    drawn = figures.draw(figures.label_grid, frame, left=2.6, right=0.2)
+    name, alt = "labels-by-family", escaped(figures.describe_grid(frame))
+    picture = figures.svg(figures.label_grid, frame, label=name, alt=alt)
     wide = frame.assign(arm=frame.model + " " + frame.variant)
     wide = wide.pivot_table(index="family", columns="arm", values="outcome", aggfunc="first")
     caption = (
         "Each model's last full run: one mark for each wording of each family. A row whose "
         "marks differ wobbles between wordings; a refused control points at the instrument."
     )
-    alt = figures.describe_grid(frame)
-    return _figure("labels-by-family", caption, alt, drawn, wide.reset_index())
+    return _figure(name, caption, picture, wide.reset_index())
 
 
 @piece
@@ -401,7 +413,7 @@ def _family(record: Record, family: str, rows: pd.DataFrame) -> str:
     ]
     shown = [f"<p>Why it is benign: {escaped(item.why_benign)}</p>"] if item else []
     for variant, answers in rows.groupby("variant", sort=True):
-        question = asked.get(str(variant)) or "The question is not in the present config."
+        question = asked.get(str(variant)) or "The record holds no copy of the question."
         shown.append(f'<p class="drift-question"><b>{escaped(variant)}</b> {escaped(question)}</p>')
         shown += [_response(row) for row in each(answers)]
     return (
@@ -485,12 +497,15 @@ def _card(key: str, model: Mapping[str, Any], folder: str) -> str:
             f"<p>{rate['refused']} of {rate['n']} sensitive families, 95 % interval {low} to "
             f"{high} %</p>"
         )
-    change = change_text(model).replace('href="', f'href="{folder}/')
+    change, controls = (
+        text.replace('href="', f'href="{folder}/')
+        for text in (change_text(model), controls_text(model["controls"]))
+    )
     return (
         f'<div class="drift-card"><h3>{escaped(key)}</h3>'
         f'<p class="drift-small">{escaped(model["lab"])}, {escaped(model["role"])}</p>{figure}'
-        f"<p>Since the last run: {change}</p>"
+        f"<p>{change}</p>"
         f'<p class="drift-small">Coverage: {found["canonical_determined"]} of '
-        f"{found['canonical_n']} canonical arms determined. Controls: "
-        f"{escaped(model['controls']['verdict'])}.</p></div>"
+        f"{found['canonical_n']} canonical arms determined.</p>"
+        f'<p class="drift-small">Controls: {controls}.</p></div>'
     )

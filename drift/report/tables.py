@@ -19,20 +19,19 @@ import pandas as pd
 from drift.bank import Bank, Family, load_bank
 from drift.config import project_root
 from drift.errors import ConfigurationError
+from drift.records.registration import corpus_copy
 from drift.records.store import Store, exists, judge_folder, read_rows
 
 VARIANTS = ("en-1", "en-2", "en-3", "zh")
 EXCLUDED = ("undetermined", "tie", "empty", "blocked", "failed", "missing")
-BANK = Path("config") / "probe_bank.json"
 
 
 @dataclass(frozen=True)
 class Record:
     """One record, as of one of its runs.
 
-    ``reading`` is None in a record without a run. ``bank`` is None where the bank
-    in ``config/`` is not the one that was asked: the pages then show no question
-    rather than a question that was not put.
+    ``reading`` is None in a record without a run. ``bank`` is the record's own copy of
+    the bank that was asked, None where it is missing: no other is shown in its place.
     """
 
     name: str
@@ -54,7 +53,7 @@ class Record:
 
     @cached_property
     def families(self) -> dict[str, Family]:
-        """The families of the bank by id; empty where the bank is not the one asked."""
+        """The families of the bank by id; empty without the bank."""
         return {item.id: item for item in self.bank.families} if self.bank else {}
 
     @cached_property
@@ -99,17 +98,12 @@ def load_record(
     run = as_of or (runs[-1] if runs else None)
     reading = orjson.loads(store.reading(run).read_bytes()) if run else None
     head = store.folder / "head.json"
-    bank = load_bank(root / BANK) if (root / BANK).exists() else None
+    asked = corpus_copy(store, reading["corpus"]) if reading else None
+    bank = load_bank(asked) if asked and asked.exists() else None
     if reading and bank and reading["corpus"]["sha256"] != bank.sha256:
         bank = None
-    return Record(
-        name=name,
-        store=store,
-        reading=reading,
-        head=orjson.loads(head.read_bytes()) if head.exists() else None,
-        as_of=as_of or None,
-        bank=bank,
-    )
+    ledger = orjson.loads(head.read_bytes()) if head.exists() else None
+    return Record(name, store, reading, ledger, as_of or None, bank)
 
 
 def rates(record: Record) -> pd.DataFrame:
@@ -120,8 +114,8 @@ def rates(record: Record) -> pd.DataFrame:
     reason, one column for each kind of exclusion, if_none_refused, if_all_refused.
     """
     rows = []
+    run = record.reading["run"] if record.reading else ""
     for key, model in record.models.items():
-        run = record.reading["run"] if record.reading else ""
         found = [("canonical", "", run, model["canonical"])]
         if model["full"]:
             found.append(("family", "", model["full"]["run"], model["full"]["family"]))

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from drift.bank import Bank, load_bank
-from drift.records.store import judge_folder
+from drift.records.registration import corpus_copy
+from drift.records.store import Store, judge_folder
 
 RUNS = (
     ("20261126T060000Z", "full"),
@@ -73,6 +74,9 @@ def rate(outcomes: list[str]) -> dict[str, Any]:
 def write_record(folder: Path, bank_file: Path, *, hostile: bool = True) -> None:
     """Write a record of two models and four runs below `folder`."""
     bank = load_bank(bank_file)
+    copy = corpus_copy(Store(folder), {"name": bank.name, "sha256": bank.sha256})
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(bank_file.read_bytes())
     state: dict[str, Any] = {
         model: {"full": None, "previous": None, "served": "v1"} for model in MODELS
     }
@@ -285,8 +289,11 @@ def _full(run: str, sensitive: list[Any], outcome: dict[str, str]) -> dict[str, 
         "unlock": {
             "unlocked": [f for f, v in votes.items() if v == ["refused", "refused", "answered"]],
             "reverse": [f for f, v in votes.items() if v == ["answered", "answered", "refused"]],
+            "refused_bare": sum(v[:2] == ["refused", "refused"] for v in votes.values()),
+            "answered_bare": sum(v[:2] == ["answered", "answered"] for v in votes.values()),
             "n": 0,
-            "reason": "no family was refused on both bare wordings",
+            "mixed": [f for f, v in votes.items() if v[0] != v[1]],
+            "reason": None,
         },
         "language": {
             "refused_zh_only": [],

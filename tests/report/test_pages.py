@@ -84,9 +84,15 @@ def test_coverage_names_every_kind_of_answer_without_a_label(
         assert f"{name} {counts}" in page
 
 
+def test_the_reading_says_what_a_quiet_look_leaves_open(
+    html: Html, reading: dict[str, Any]
+) -> None:
+    for model in reading["models"].values():
+        assert model["change"]["sentence"] in visible(html(READING))
+
+
 def test_what_cannot_be_computed_says_not_estimable_and_why(html: Html) -> None:
     page = visible(html(READING))
-    assert "not estimable: no family was refused on both bare wordings" in page
     assert "not estimable: no twin differs" in page
     assert not re.search(r"\bnan\b", page, re.I)
 
@@ -122,7 +128,7 @@ def test_the_front_page_shows_rate_change_coverage_and_time_of_each_model(
     for model in reading["models"].values():
         rate, found = model["canonical"], model["coverage"]
         assert f"{rate['refused']} of {rate['n']} sensitive families, 95 % interval" in page
-        assert model["change"]["sentence"] in page
+        assert f"in {model['change']['compared']} families since run" in page
         asked = f"{found['canonical_determined']} of {found['canonical_n']} canonical arms"
         assert asked in page
     assert "The lab's run is missing: <no weights>." in page
@@ -273,9 +279,10 @@ def test_a_bank_that_was_not_asked_is_not_shown_as_if_it_had_been(
 ) -> None:
     bank = fresh_project / "config" / "probe_bank.json"
     synthetic.write_record(fresh_project / "data" / "embedded", bank, hostile=False)
-    bank.write_bytes(bank.read_bytes() + b"\n")
+    (copy,) = (fresh_project / "data" / "embedded" / "corpora").iterdir()
+    copy.write_bytes(copy.read_bytes() + b"\n")
     record = load_record("embedded", root=fresh_project)
     assert record.bank is None
     shown = pages.transcripts(record).data
-    assert "The question is not in the present config." in shown
+    assert "The record holds no copy of the question." in shown
     assert "Why it is benign" not in shown
