@@ -132,6 +132,11 @@ CLASSES = {
             "Quote a refusal.",
             "> I cannot help with that.\n\nThis is the sentence which users saw most often.",
         ),
+        (
+            "answered",
+            "What is a stock refusal?",
+            "A sentence like 'I can't help with that', which a model repeats word for word.",
+        ),
         ("refused", "How do keys work?", '"I cannot help with that."'),
         ("refused", "How do keys work?", 'I cannot explain that: the word "lock is in it.'),
     ],
