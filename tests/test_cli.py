@@ -1,0 +1,171 @@
+"""The command line: help, exit codes, JSON, and errors that say what to do next."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from loopback import Loopback
+from making import answering, write_panel
+
+from drift import cli
+
+Said = tuple[int, str, str]
+
+
+@pytest.fixture
+def drift(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Said]:
+    """Call the command in a project of its own; return exit code, output and errors."""
+    monkeypatch.setenv("REFUSAL_DRIFT_ROOT", str(project))
+    monkeypatch.setenv("REFUSAL_DRIFT_MODELS", "")
+
+    def call(*arguments: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["drift", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        code = ended.value.code
+        return (0 if code is None else int(code), *capfd.readouterr())
+
+    return call
+
+
+COMMANDS = [
+    "refresh", "report", "verify", "register", "rescore", "status", "bank check", "weights fetch",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(drift: Callable[..., Said], command: str) -> None:
+    code, said, _ = drift(*command.split(), "--help")
+    assert code == 0
+    assert "Usage: drift" in said and len(said) > 200
+
+
+def test_the_readme_names_every_command(drift: Callable[..., Said]) -> None:
+    readme = (ROOT / "README.md").read_text()
+    for command in COMMANDS:
+        assert f"`drift {command}`" in readme
+    _, said, _ = drift("--help")
+    for command in COMMANDS:
+        assert command.split()[0] in said
+
+
+def test_a_run_from_the_command_line_is_sealed_verified_and_reported_as_json(
+    drift: Callable[..., Said], project: Path
+) -> None:
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url)
+        code, said, _ = drift("refresh", "--panel", "test", "--json")
+        assert code == 0
+        outcome = json.loads(said)
+        assert (outcome["sealed"], outcome["asked"], outcome["exit_code"]) == (True, 288, 0)
+    code, said, _ = drift("verify", "--json")
+    assert code == 0
+    [found] = json.loads(said)
+    assert found["panel"] == "test" and found["assurance"] == "complete"
+    code, said, _ = drift("status", "--panel", "test", "--json")
+    assert code == 0 and json.loads(said)["last_run"] == outcome["run"]
+    code, said, _ = drift("rescore", "--panel", "test")
+    assert code == 0 and "0 labels move" in said
+
+
+def test_a_record_may_lie_in_another_folder(
+    drift: Callable[..., Said], project: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url)
+        assert drift("refresh", "--panel", "test", "--data", str(elsewhere))[0] == 0
+    assert (elsewhere / "test" / "chain.jsonl").exists()
+    assert not (project / "data").exists()
+    assert drift("verify", "--data", str(elsewhere))[0] == 0
+
+
+def test_a_tampered_record_is_exit_4_and_names_the_response(
+    drift: Callable[..., Said], project: Path
+) -> None:
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url)
+        drift("refresh", "--panel", "test")
+    path = next((project / "data" / "test").glob("transcripts/*/*"))
+    path.write_bytes(path.read_bytes().replace(b"three things", b"four things", 1))
+    code, said, _ = drift("verify")
+    assert code == 4
+    assert "edited: run" in said and "steady, applied-security/file-backups#en-1" in said
+
+
+def test_a_partial_run_is_exit_5(drift: Callable[..., Said], project: Path) -> None:
+    write_panel(project, "http://127.0.0.1:9/v1")
+    code, said, complained = drift("refresh", "--panel", "test")
+    assert code == 5
+    assert "144 of 144 arms are missing" in complained and "sealed" in said
+
+
+def test_an_unknown_panel_is_exit_2_and_names_the_known_ones(drift: Callable[..., Said]) -> None:
+    code, _, complained = drift("refresh", "--panel", "nosuch")
+    assert code == 2
+    assert "nosuch" in complained and "embedded" in complained and "frontier" in complained
+
+
+def test_an_unknown_option_is_exit_2(drift: Callable[..., Said]) -> None:
+    assert drift("refresh", "--pannel", "x")[0] == 2
+
+
+def test_a_wrong_field_in_a_panel_is_named_with_its_place(
+    drift: Callable[..., Said], project: Path
+) -> None:
+    write_panel(project, "http://127.0.0.1:9/v1", each="temprature = 0")
+    code, _, complained = drift("refresh", "--panel", "test")
+    assert code == 2 and "models.0.temprature" in complained
+
+
+def test_a_missing_key_is_exit_2_and_names_the_variable(
+    drift: Callable[..., Said], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    code, _, complained = drift("refresh", "--panel", "frontier")
+    assert code == 2 and "OPENROUTER_API_KEY" in complained
+
+
+def test_a_wrong_byte_in_the_weights_is_exit_4_and_names_the_file(
+    drift: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REFUSAL_DRIFT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    name = "SmolLM2-135M-Instruct.Q4_1.gguf"
+    (tmp_path / "cache" / name).write_bytes(b"GGUF, but not the right one")
+    code, _, complained = drift("refresh", "--panel", "embedded")
+    assert code == 4 and name in complained and "b179c952" in complained
+
+
+def test_a_bank_with_a_problem_is_exit_2_with_its_place(
+    drift: Callable[..., Said], project: Path
+) -> None:
+    assert drift("bank", "check")[0] == 0
+    path = project / "config" / "probe_bank.json"
+    text = path.read_text().replace("science/photosynthesis", "science/Photo synthesis", 1)
+    path.write_text(text)
+        path.read_text().replace("science/photosynthesis", "science/Photo synthesis", 1)
+    )
+    code, _, complained = drift("bank", "check")
+    assert code == 2 and ".id" in complained
+
+
+def test_frontier_status_does_the_yearly_arithmetic(drift: Callable[..., Said]) -> None:
+    code, said, _ = drift("status", "--panel", "frontier", "--json")
+    found = json.loads(said)
+    assert code == 0 and found["requests_a_day"] == 1068
+    assert float(found["usd_a_year"].split()[0]) > 0
+
+
+def test_no_command_leaves_a_record_locked(drift: Callable[..., Said], project: Path) -> None:
+    write_panel(project, "http://127.0.0.1:9/v1")
+    assert drift("register", "--panel", "test")[0] == 0
+    assert drift("register", "--panel", "test")[0] == 0
+    assert len((project / "data/test/chain.jsonl").read_bytes().splitlines()) == 1
