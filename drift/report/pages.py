@@ -1,22 +1,19 @@
 """What a page shows: pieces of HTML out of a record, for the notebooks to display.
 
-Everything that comes from a record passes :func:`escaped` exactly once. A piece of a
-record without a run is one sentence that says so.
+A piece of a record without a run is one sentence that says so.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 from IPython.display import HTML
 
 from drift.report import figures
+from drift.report.markup import Markup, digest, escaped, percent, rate_text, table, when
 from drift.report.tables import EXCLUDED, VARIANTS, Record, each, label_grid, rates, responses
 
 #: Characters of a response shown on the page; the record holds the whole text.
@@ -24,69 +21,6 @@ SHOWN = 20_000
 NO_FULL = "no full run in this series yet"
 NO_RUN = "This record holds no run yet; <code>drift refresh</code> makes one."
 COVERAGE = "asked determined undetermined truncated empty blocked failed missing".split()
-#: Characters that HTML, Quarto's shortcodes, Markdown or TeX mathematics would read.
-ACTIVE = str.maketrans({c: f"&#{ord(c)};" for c in "&<>\"'`${}[]\\"})
-HIDDEN = re.compile("[^\n\t\x20-\x7e]")
-
-
-class Markup(str):
-    """Text that is HTML already, made by this module from escaped parts."""
-
-
-def escaped(text: object) -> Markup:
-    """Return `text` as inert HTML: no markup of any kind, nothing invisible.
-
-    Control, format and bidirectional characters are written as ``U+202E``, so a
-    response can neither hide text nor reorder what stands around it.
-    """
-    if isinstance(text, Markup):
-        return text
-    return Markup(HIDDEN.sub(_visible, str(text).translate(ACTIVE)))
-
-
-def _visible(match: re.Match[str]) -> str:
-    character = match.group()
-    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-    if hidden or ord(character) & 0xFFFE == 0xFFFE:
-        return f'<span class="drift-hidden">U+{ord(character):04X}</span>'
-    return character
-
-
-def table(frame: pd.DataFrame, *, empty: str = "None.") -> Markup:
-    """Return `frame` as a table that scrolls in its own box; columns of numbers right-aligned."""
-    if frame.empty:
-        return Markup(f"<p>{empty}</p>")
-    number = [pd.api.types.is_numeric_dtype(frame[name]) for name in frame]
-    lines = [(tuple(frame.columns), 'th scope="col"'), *((row, "td") for row in each(frame))]
-    head, *body = (
-        f"<tr>{''.join(map(_cell, line, number, repeat(tag)))}</tr>" for line, tag in lines
-    )
-    # Quarto would read a table of its own out of ours without the attribute.
-    return Markup(
-        '<div class="drift-table" tabindex="0"><table data-quarto-disable-processing="true">'
-        f"<thead>{head}</thead><tbody>\n" + "\n".join(body) + "\n</tbody></table></div>"
-    )
-
-
-def _cell(value: object, right: bool, tag: str) -> str:
-    missing = value is None or (isinstance(value, float) and pd.isna(value))
-    side = ' class="drift-number"' if right else ""
-    return f"<{tag}{side}>{'' if missing else escaped(value)}</{tag[:2]}>"
-
-
-def percent(share: float) -> str:
-    """Return a share of 1 as a percentage with one decimal."""
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
-
-
-def rate_text(rate: Mapping[str, Any]) -> Markup:
-    """Return a rate with its interval and denominator, or why it is not estimable."""
-    if rate["estimate"] is None or pd.isna(rate["estimate"]):
-        return Markup(f"not estimable: {escaped(rate['reason'])}")
-    return Markup(
-        f"<b>{percent(rate['estimate'])}</b> ({rate['refused']} of {rate['n']}; "
-        f"95\N{NO-BREAK SPACE}% interval {100 * rate['low']:.1f} to {percent(rate['high'])})"
-    )
 
 
 def piece(function: Callable[..., str]) -> Callable[..., HTML]:
@@ -230,7 +164,7 @@ def _line(model: Mapping[str, Any], line: str | Callable[[Mapping[str, Any]], st
             return _links(item if isinstance(item, str) else item["family"] for item in value)
         case {"estimate": _}:
             return rate_text(value)
-    return Markup(_hash(value)) if line == "instrument" else escaped(value)
+    return digest(value) if line == "instrument" else escaped(value)
 
 
 @piece
@@ -267,19 +201,15 @@ def masthead(record: Record) -> str:
         "Head": f"{head['seq']}, {head['hash'][:16]}…",
     }
     items = "".join(f"<div><dt>{k}</dt><dd>{escaped(v)}</dd></div>" for k, v in facts.items())
-    return f'{_banner(record)}<dl class="drift-facts">{items}</dl>'
+    return f'{banner(record)}<dl class="drift-facts">{items}</dl>'
 
 
-def _banner(record: Record) -> str:
+def banner(record: Record) -> str:
+    """Return a notice where the record is shown as of an earlier run."""
     if record.as_of is None:
         return ""
     text = f"The record as of run {escaped(record.as_of)}; later runs are left out."
     return f'<p class="drift-banner">{text}</p>'
-
-
-def when(moment: str) -> str:
-    """Return a stored UTC time to the minute."""
-    return moment[:16].replace("T", " ") + " UTC"
 
 
 @piece
@@ -308,25 +238,21 @@ def provenance(record: Record) -> str:
     agreed, anchors = judge["agreement"]
     read = reading["head"]
     lines = {
-        "Ledger line read": f"{read['seq']}, {_hash(read['hash'])}",
-        "Head of the record": f"{now['seq']}, {_hash(now['hash'])}" if now else "not stored",
-        "Judge": f"{escaped(judge['id'])}, fingerprint {_hash(judge['fingerprint'])}, rules "
-        f"{_hash(judge['rules'])}",
+        "Ledger line read": f"{read['seq']}, {digest(read['hash'])}",
+        "Head of the record": f"{now['seq']}, {digest(now['hash'])}" if now else "not stored",
+        "Judge": f"{escaped(judge['id'])}, fingerprint {digest(judge['fingerprint'])}, rules "
+        f"{digest(judge['rules'])}",
         "Anchors": f"{agreed} of {anchors} labels agree with the author's, which shows that the "
         "judge is unchanged, not that it is right",
         "Corpus": f"{escaped(corpus['name'])} {escaped(corpus['version'])}, {corpus['families']} "
         f"families ({corpus['sensitive']} sensitive, {corpus['controls']} controls), "
-        f"{_hash(corpus['sha256'])}",
+        f"{digest(corpus['sha256'])}",
         "Package and method": f"{escaped(reading['package_version'])}, version "
         f"{escaped(reading['method_version'])}",
         "Assurance": escaped(reading["assurance"]),
     }
     rows = [(name, Markup(value)) for name, value in lines.items()]
     return table(pd.DataFrame(rows, columns=["What", "Value"]))
-
-
-def _hash(digest: str) -> str:
-    return f'<span class="drift-hash">{escaped(digest)}</span>'
 
 
 def _figure(name: str, caption: str, picture: str, behind: pd.DataFrame) -> str:
@@ -457,55 +383,3 @@ def _marked(row: Any) -> str:
             "the record holds the whole text.</i>"
         )
     return text or '<i class="drift-cut">no text</i>'
-
-
-def front(records: Sequence[Record], *, note: str | None = None) -> str:
-    """Return the generated part of the front page: each record and model at a glance."""
-    parts = [f'<p class="drift-banner">{escaped(note)}</p>'] if note else []
-    for record in records:
-        parts.append(f'<section class="drift-record"><h2>{escaped(record.title)}</h2>')
-        if record.reading is None:
-            parts.append(f"<p>{NO_RUN}</p></section>")
-            continue
-        reading, folder = record.reading, f"report/{escaped(record.name)}"
-        parts.append(_banner(record))
-        cards = [_card(key, model, folder) for key, model in record.models.items()]
-        parts.append(
-            f"<p>Run {escaped(reading['run'])}, {when(reading['started_at'])}, "
-            f"{escaped(reading['scope'])}. "
-            f'<a href="{folder}/reading.html">Reading</a> · <a href="{folder}/rates.html">Rates</a>'
-            f' · <a href="{folder}/transcripts.html">Transcripts</a></p>'
-            f'<div class="drift-cards">{"".join(cards)}</div>'
-            f'<p class="drift-small">Method version {escaped(reading["method_version"])}, judge '
-            f"{escaped(reading['judge']['id'])} {escaped(reading['judge']['fingerprint'][:12])}, "
-            f"assurance {escaped(reading['assurance'])}, head {reading['head']['seq']} "
-            f"<code>{escaped(reading['head']['hash'])}</code></p></section>"
-        )
-    return "\n".join(["```{=html}", *parts, "```", ""])
-
-
-def _card(key: str, model: Mapping[str, Any], folder: str) -> str:
-    rate, found = model["canonical"], model["coverage"]
-    if rate["estimate"] is None:
-        figure = f'<p class="drift-big">not estimable</p><p>{escaped(rate["reason"])}</p>'
-    else:
-        low, high, mark = (round(100 * rate[field], 1) for field in ("low", "high", "estimate"))
-        figure = (
-            f'<p class="drift-big">{percent(rate["estimate"])} <small>refused</small></p>'
-            f'<div class="drift-strip" aria-hidden="true"><i style="left:{low}%;'
-            f'width:{round(high - low, 1)}%"></i><b style="left:{mark}%"></b></div>'
-            f"<p>{rate['refused']} of {rate['n']} sensitive families, 95 % interval {low} to "
-            f"{high} %</p>"
-        )
-    change, controls = (
-        text.replace('href="', f'href="{folder}/')
-        for text in (change_text(model), controls_text(model["controls"]))
-    )
-    return (
-        f'<div class="drift-card"><h3>{escaped(key)}</h3>'
-        f'<p class="drift-small">{escaped(model["lab"])}, {escaped(model["role"])}</p>{figure}'
-        f"<p>{change}</p>"
-        f'<p class="drift-small">Coverage: {found["canonical_determined"]} of '
-        f"{found['canonical_n']} canonical arms determined.</p>"
-        f'<p class="drift-small">Controls: {controls}.</p></div>'
-    )

@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from drift.errors import ConfigurationError, DriftError
 from drift.report import pages
 from drift.report.execute import Job, Progress, execute
-from drift.report.tables import load_record
+from drift.report.markup import escaped, percent, when
+from drift.report.tables import Record, load_record
 
 #: An import of a style sheet or font from another host, as themes have it; the address,
 #: quoted or not, may hold semicolons.
@@ -81,14 +83,18 @@ def build_site(
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     execute(_jobs(root, records, run), fresh, root=root, progress=progress)
-    for folder in _record_folders(report):
-        shutil.rmtree(folder)
-    for folder in sorted(fresh.iterdir()):
-        folder.rename(report / folder.name)
-    fresh.rmdir()
+    for page in sorted(report.glob("[!_]*/*.ipynb")):
+        page.unlink()
+        if not any(page.parent.iterdir()):
+            page.parent.rmdir()
+    for page in sorted(fresh.glob("*/*.ipynb")):
+        target = report / page.relative_to(fresh)
+        target.parent.mkdir(exist_ok=True)
+        page.rename(target)
+    shutil.rmtree(fresh)
     renderer = quarto_version()
     named = f"Quarto {renderer}" if renderer else f"smalldocs {version('smalldocs')}"
-    (generated / "front.md").write_text(pages.front(loaded, note=note), encoding="utf-8")
+    (generated / "front.md").write_text(front_page(loaded, note), encoding="utf-8")
     (generated / "footer.html").write_text(
         f'<footer class="drift-footer">refusal-drift {version("refusal-drift")}. '
         f"Rendered with {named}. Every number is re-derivable from the sealed record.</footer>\n",
@@ -98,6 +104,58 @@ def build_site(
     if render:
         publish(_render_quarto if renderer else _render_smalldocs, root, site)
     return site / "index.html"
+
+
+def front_page(records: Sequence[Record], note: str | None) -> str:
+    """Return the generated part of the front page: each record and model at a glance."""
+    parts = [f'<p class="drift-banner">{escaped(note)}</p>'] if note else []
+    for record in records:
+        parts.append(f'<section class="drift-record"><h2>{escaped(record.title)}</h2>')
+        if record.reading is None:
+            parts.append(f"<p>{pages.NO_RUN}</p></section>")
+            continue
+        reading, folder = record.reading, f"report/{escaped(record.name)}"
+        parts.append(pages.banner(record))
+        cards = [_card(key, model, folder) for key, model in record.models.items()]
+        parts.append(
+            f"<p>Run {escaped(reading['run'])}, {when(reading['started_at'])}, "
+            f"{escaped(reading['scope'])}. "
+            f'<a href="{folder}/reading.html">Reading</a> · <a href="{folder}/rates.html">Rates</a>'
+            f' · <a href="{folder}/transcripts.html">Transcripts</a></p>'
+            f'<div class="drift-cards">{"".join(cards)}</div>'
+            f'<p class="drift-small">Method version {escaped(reading["method_version"])}, judge '
+            f"{escaped(reading['judge']['id'])} {escaped(reading['judge']['fingerprint'][:12])}, "
+            f"assurance {escaped(reading['assurance'])}, head {reading['head']['seq']} "
+            f"<code>{escaped(reading['head']['hash'])}</code></p></section>"
+        )
+    return "\n".join(["```{=html}", *parts, "```", ""])
+
+
+def _card(key: str, model: Mapping[str, Any], folder: str) -> str:
+    rate, found = model["canonical"], model["coverage"]
+    if rate["estimate"] is None:
+        figure = f'<p class="drift-big">not estimable</p><p>{escaped(rate["reason"])}</p>'
+    else:
+        low, high, mark = (round(100 * rate[field], 1) for field in ("low", "high", "estimate"))
+        figure = (
+            f'<p class="drift-big">{percent(rate["estimate"])} <small>refused</small></p>'
+            f'<div class="drift-strip" aria-hidden="true"><i style="left:{low}%;'
+            f'width:{round(high - low, 1)}%"></i><b style="left:{mark}%"></b></div>'
+            f"<p>{rate['refused']} of {rate['n']} sensitive families, 95 % interval {low} to "
+            f"{high} %</p>"
+        )
+    change, controls = (
+        text.replace('href="', f'href="{folder}/')
+        for text in (pages.change_text(model), pages.controls_text(model["controls"]))
+    )
+    return (
+        f'<div class="drift-card"><h3>{escaped(key)}</h3>'
+        f'<p class="drift-small">{escaped(model["lab"])}, {escaped(model["role"])}</p>{figure}'
+        f"<p>{change}</p>"
+        f'<p class="drift-small">Coverage: {found["canonical_determined"]} of '
+        f"{found['canonical_n']} canonical arms determined.</p>"
+        f'<p class="drift-small">Controls: {controls}.</p></div>'
+    )
 
 
 def _jobs(root: Path, records: Sequence[RecordRef], as_of: str) -> list[Job]:
@@ -113,11 +171,6 @@ def _jobs(root: Path, records: Sequence[RecordRef], as_of: str) -> list[Job]:
             for notebook in sorted((root / "notebooks").glob("*.ipynb"))
         ]
     return jobs
-
-
-def _record_folders(report: Path) -> list[Path]:
-    """Return the folders of executed notebooks: those that hold nothing else of ours."""
-    return sorted({path.parent for path in report.glob("[!_]*/*.ipynb")})
 
 
 def quarto_version() -> str | None:

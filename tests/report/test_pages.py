@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from drift.errors import ConfigurationError
-from drift.report import load_record, pages, tables
+from drift.report import load_record, markup, pages, tables
 
 Html = Callable[[str], str]
 READING = "report/embedded/reading.html"
@@ -100,7 +100,7 @@ def test_what_cannot_be_computed_says_not_estimable_and_why(html: Html) -> None:
 def test_a_rate_without_an_estimate_is_written_out_in_the_figure() -> None:
     reason = "no determined label"
     rate = {"refused": 0, "n": 0, "estimate": None, "low": None, "high": None, "reason": reason}
-    assert pages.rate_text(rate) == "not estimable: no determined label"
+    assert markup.rate_text(rate) == "not estimable: no determined label"
 
 
 def test_a_refused_control_is_named_as_a_fault_before_any_topic(html: Html) -> None:
@@ -196,13 +196,13 @@ def test_hidden_and_direction_characters_are_written_out(html: Html) -> None:
 @pytest.mark.parametrize("code", [0x00, 0x1B, 0x7F, 0x85, 0x200B, 0x202E, 0xFEFF, 0xFFFE, 0xE0041])
 def test_an_invisible_character_is_named_by_its_code(code: int) -> None:
     shown = f'a<span class="drift-hidden">U+{code:04X}</span>b'
-    assert pages.escaped(f"a{chr(code)}b") == shown
+    assert markup.escaped(f"a{chr(code)}b") == shown
 
 
 def test_text_is_escaped_once_however_often_it_is_passed_on() -> None:
-    once = pages.escaped("<b>&amp;")
+    once = markup.escaped("<b>&amp;")
     assert once == "&#60;b&#62;&#38;amp;"
-    assert pages.escaped(once) == once
+    assert markup.escaped(once) == once
 
 
 def test_the_span_of_a_label_is_marked(html: Html) -> None:

@@ -232,8 +232,13 @@ def test_pages_of_a_record_that_is_no_longer_shown_are_taken_away(fresh_project:
     gone = fresh_project / "report" / "gone" / "reading.ipynb"
     gone.parent.mkdir()
     gone.write_text("{}")
+    kept = fresh_project / "report" / "mine" / "notes.txt"
+    kept.parent.mkdir()
+    kept.write_text("not ours")
+    (kept.parent / "reading.ipynb").write_text("{}")
     build_site(root=fresh_project, records=[], render=False)
     assert not gone.parent.exists()
+    assert [path.name for path in kept.parent.iterdir()] == ["notes.txt"]
     assert (fresh_project / "report" / "site.css").exists()
 
 
