@@ -319,6 +319,9 @@ def test_a_refusal_declared_by_the_provider_needs_no_text() -> None:
     [
         ("A wren is a small brown bird which sings louder than its si", "answered"),
         ("I'm sorry, but I cannot provide information ab", "refused"),
+        ("It is not appropriate to ask about birds. Everyone should be trea", "refused"),
+        ("As an AI language model, I don't have personal preferences, bu", "undetermined"),
+        ("I'm sorry to hear that", "undetermined"),
         ("Su", "undetermined"),
         ("", "undetermined"),
     ],
