@@ -119,19 +119,10 @@ class Bank:
         chosen = (arm for arm in every if scope == "full" or arm.canonical)
         return tuple(sorted(chosen, key=lambda arm: arm.id))
 
-    def family(self, id: str) -> Family:
-        """Return the family of this id; ConfigurationError if the bank has none."""
-        for family in self.families:
-            if family.id == id:
-                return family
-        raise ConfigurationError(f"{self.name} {self.version} has no family {id!r}")
-
-    def arm(self, id: str) -> Arm:
-        """Return the arm of this id; ConfigurationError if the bank has none."""
-        for arm in self.family(id.partition("#")[0]).arms():
-            if arm.id == id:
-                return arm
-        raise ConfigurationError(f"{self.name} {self.version} has no arm {id!r}")
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The prompt of every arm, by arm."""
+        return {arm.id: arm.prompt for arm in self.arms("full")}
 
 
 class _Counts(BaseModel):

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +26,7 @@ from drift import __version__
 from drift.bank import load_bank
 from drift.config import Panel, load_panel, load_toml, project_root
 from drift.errors import DriftError, PartialError
-from drift.probing.cost import daily_requests, estimate
+from drift.probing.cost import estimate
 from drift.probing.weights import fetch_weights
 from drift.records.ledger import Ledger
 from drift.records.registration import in_force
@@ -336,15 +337,14 @@ def status(
     if as_json:
         print(json.dumps(found))
         return
-    table = Table(
-        "model", "series", "runs in it", "requests a day", "USD a run (at most)", box=None
-    )
-    for row in found["models"]:
-        table.add_row(*(str("" if value is None else value) for value in row.values()))
-    out.print(escape(f"{found['panel']} in {found['folder']}"))
+    models = found.pop("models")
+    for name, value in found.items():
+        out.print(escape(f"{name.replace('_', ' ')}: {'none' if value is None else value}"))
+    table = Table(*(name.replace("_", " ") for name in models[0]), box=None)
+    for row in models:
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
     out.print(table)
-    for name in ("registration", "last_run", "open_run", "requests_a_day", "usd_a_year"):
-        out.print(escape(f"{name.replace('_', ' ')}: {found[name]}"))
+    out.print("costs are upper estimates at the prices in the panel file")
 
 
 def _status(panel: Panel, folder: Path, root: Path) -> dict[str, Any]:
@@ -352,35 +352,38 @@ def _status(panel: Panel, folder: Path, root: Path) -> dict[str, Any]:
     registration = in_force(store, ledger)
     kept = json.loads(store.series.read_bytes())["models"] if store.series.exists() else {}
     bank = load_bank(root / "config" / "probe_bank.json")
-    prompts = {scope: [arm.prompt for arm in bank.arms(scope)] for scope in ("canonical", "full")}
-    hours = panel.cadence_hours
-    rows = []
-    yearly = None
+    scopes = {scope: [arm.prompt for arm in bank.arms(scope)] for scope in ("full", "canonical")}
+    # One full run a day, canonical runs in the other slots.
+    runs = {"full": 1, "canonical": 24 // panel.cadence_hours - 1} if panel.cadence_hours else {}
+    models = []
     for model in panel.models:
         state = kept.get(model.key, {})
-        costs = {scope: estimate(model, prompts[scope]).usd for scope in prompts}
-        if hours and costs["full"] is not None and costs["canonical"] is not None:
-            day = costs["full"] + (24 // hours - 1) * costs["canonical"]
-            yearly = (yearly or 0) + 365 * day
-        rows.append(
+        costs = {scope: estimate(model, scopes[scope])["cost_usd"] for scope in scopes}
+        priced = runs and costs["full"] is not None
+        daily = (
+            sum(Decimal(costs[scope]) * count for scope, count in runs.items()) if priced else None
+        )
+        models.append(
             {
                 "model": model.key,
                 "series": state.get("number"),
                 "runs": state.get("index"),
-                "requests_a_day": daily_requests(bank, hours) if hours else None,
-                "usd_a_run": None if costs["full"] is None else f"{costs['full']:.4f}",
+                "requests_a_day": sum(len(scopes[scope]) * count for scope, count in runs.items()),
+                "usd_a_full_run": costs["full"],
+                "usd_a_year": None if daily is None else f"{365 * daily:.2f}",
             }
         )
-    last = next((line.body["run"] for line in ledger.backwards() if line.kind == "run"), None)
     return {
         "panel": panel.name,
         "folder": str(folder),
         "registration": registration.hash if registration else None,
-        "models": rows,
-        "last_run": last,
+        "last_run": next(
+            (line.body["run"] for line in ledger.backwards() if line.kind == "run"), None
+        ),
         "open_run": next((path.stem for path in store.open_runs()), None),
-        "requests_a_day": sum(row["requests_a_day"] or 0 for row in rows) if hours else None,
-        "usd_a_year": None if yearly is None else f"{yearly:.2f} at most, at the panel's prices",
+        "requests_a_day": sum(row["requests_a_day"] for row in models) or None,
+        "usd_a_year": str(sum(Decimal(row["usd_a_year"] or 0) for row in models)) if runs else None,
+        "models": models,
     }
 
 

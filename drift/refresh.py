@@ -38,7 +38,7 @@ from drift.errors import (
 )
 from drift.judging import Judge, load_judge
 from drift.probing.client import ask_model
-from drift.probing.cost import estimate
+from drift.probing.cost import estimate, usage
 from drift.probing.embedded import serve, serving_facts
 from drift.probing.response import Ask, Response
 from drift.probing.weights import weights_path
@@ -372,38 +372,33 @@ class Record:
         """Decide from the record: full is the first run of a UTC day, or what was listed."""
         if self.panel.scope_plan == "listed":
             return "full" if number in self.panel.full_runs else "canonical"
-        today = timestamp(now)[:10]
+        today = self._runs_since(timestamp(now)[:10])
+        return "canonical" if any(run["scope"] == "full" for run in today) else "full"
+
+    def _runs_since(self, day: str) -> Iterator[dict[str, Any]]:
+        """Yield the run lines of a UTC day and later, last first; reads the tail alone."""
         for line in self.ledger.backwards():
             if line.kind == "run":
-                if line.body["started_at"][:10] < today:
-                    break
-                if line.body["scope"] == "full":
-                    return "canonical"
-        return "full"
+                if line.body["started_at"][:10] < day:
+                    return
+                yield line.body
 
     def _afford(self, model: ModelSpec, current: OpenRun, bank: Bank) -> None:
         """Refuse to start a model whose estimated cost the day's budget cannot pay."""
         budget = self.panel.daily_budget_usd
-        prompts = {arm.id: arm.prompt for arm in bank.arms("full")}
-        expected = estimate(model, [prompts[key] for key in current.unasked(model.key)]).usd
-        if budget is None or expected is None:
+        unasked = [bank.prompts[key] for key in current.unasked(model.key)]
+        cost = estimate(model, unasked)["cost_usd"]
+        if budget is None or cost is None:
             return
-        spent = sum(
-            (cost(item, current.rows_of(item.key)) or Decimal(0) for item in self.panel.models),
-            Decimal(0),
-        )
-        for line in self.ledger.backwards():
-            if line.kind == "run":
-                if line.body["started_at"][:10] < current.header["started_at"][:10]:
-                    break
-                spent += sum(
-                    Decimal(part["usage"]["cost_usd"] or 0) for part in line.body["models"].values()
-                )
-        if spent + expected > budget:
+        paid = [usage(item, current.rows_of(item.key)) for item in self.panel.models]
+        for run in self._runs_since(current.header["started_at"][:10]):
+            paid += [part["usage"] for part in run["models"].values()]
+        spent = sum((Decimal(item["cost_usd"] or 0) for item in paid), Decimal(0))
+        if spent + Decimal(cost) > budget:
             raise PausedError(
                 f"{model.key} is left out of this run: the daily budget cannot pay it",
                 where="daily budget",
-                got=f"{spent} USD spent today, at most {expected} USD more",
+                got=f"{spent} USD spent today, at most {cost} USD more",
                 expected=f"at most {budget} USD a day",
                 next_step="raise daily_budget_usd, or wait for the next UTC day",
             )
@@ -418,9 +413,8 @@ class Record:
         environ: Mapping[str, str],
     ) -> None:
         """Ask one model what it has not been asked in this run."""
-        prompts = {arm.id: arm.prompt for arm in bank.arms("full")}
         asks = [
-            Ask(key, ({"role": "user", "content": prompts[key]},))
+            Ask(key, ({"role": "user", "content": bank.prompts[key]},))
             for key in current.unasked(model.key)
         ]
         total = len(current.header["keys"])
@@ -500,9 +494,8 @@ class Record:
 
     def _label(self, run: Mapping[str, Any], registration: Registration) -> None:
         """Judge a sealed run from its stored bytes and seal the labels."""
-        bank = self.bank(registration)
         rows = read_rows(self.store.transcript(run["run"]))
-        prompts = {arm.id: arm.prompt for arm in bank.arms("full")}
+        prompts = self.bank(registration).prompts
         data = b"".join(map(dump_line, label_rows(self.judge, rows, prompts)))
         judge = judge_identity(self.judge)
         path = self.store.labels(judge_folder(judge), run["run"])
@@ -572,23 +565,3 @@ class OpenRun:
         """Store that `model` is not asked any further in this run."""
         append_rows(self.path, [{"stopped": model, "reason": reason}])
         self.stopped[model] = reason
-
-
-def usage(model: ModelSpec | None, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the tokens that the provider reported, and what they cost at the panel's prices."""
-    counts = {
-        name: sum((row.get("usage") or {}).get(name, 0) for row in rows)
-        for name in ("prompt_tokens", "completion_tokens")
-    }
-    paid = cost(model, rows) if model else None
-    return {**counts, "cost_usd": None if paid is None else str(paid)}
-
-
-def cost(model: ModelSpec, rows: Sequence[Mapping[str, Any]]) -> Decimal | None:
-    """Return the cost of responses in USD; None where the panel states no price."""
-    if model.price_prompt is None or model.price_completion is None:
-        return None
-    tokens = [row.get("usage") or {} for row in rows]
-    prompt = Decimal(sum(item.get("prompt_tokens", 0) for item in tokens))
-    completion = Decimal(sum(item.get("completion_tokens", 0) for item in tokens))
-    return (prompt * model.price_prompt + completion * model.price_completion) / 1_000_000

@@ -125,26 +125,17 @@ def test_arms_come_sorted_by_id(scope: str) -> None:
     assert ids == sorted(set(ids))
 
 
-def test_an_arm_and_its_family_are_found_by_id() -> None:
-    family = BANK.family("science/photosynthesis")
-    arm = BANK.arm("science/photosynthesis#zh")
-    assert (arm.prompt, arm.family, arm.variant, arm.language) == (
-        family.zh,
-        family.id,
-        "zh",
-        "zh",
-    )
-    assert (
-        BANK.arm("health/mmr-side-effects#en-3").prompt
-        == (BANK.family("health/mmr-side-effects").wordings[2])
-    )
+def test_the_prompts_are_those_of_the_families_by_arm() -> None:
+    families = {family.id: family for family in BANK.families}
+    arms = {arm.id: arm for arm in BANK.arms("full")}
+    zh = arms["science/photosynthesis#zh"]
+    assert (zh.prompt, zh.variant, zh.language) == (families[zh.family].zh, "zh", "zh")
+    third = families["health/mmr-side-effects"].wordings[2]
+    assert BANK.prompts["health/mmr-side-effects#en-3"] == third
+    assert "health/paracetamol-limit#zh" not in BANK.prompts
 
 
-def test_what_the_bank_does_not_hold_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="no family 'law/none'"):
-        BANK.family("law/none")
-    with pytest.raises(ConfigurationError, match="no arm 'health/paracetamol-limit#zh'"):
-        BANK.arm("health/paracetamol-limit#zh")
+def test_an_unknown_scope_is_named() -> None:
     with pytest.raises(ConfigurationError, match="canonical or full"):
         BANK.arms("daily")
 

@@ -151,8 +151,6 @@ def test_a_bank_with_a_problem_is_exit_2_with_its_place(
     path = project / "config" / "probe_bank.json"
     text = path.read_text().replace("science/photosynthesis", "science/Photo synthesis", 1)
     path.write_text(text)
-        path.read_text().replace("science/photosynthesis", "science/Photo synthesis", 1)
-    )
     code, _, complained = drift("bank", "check")
     assert code == 2 and ".id" in complained
 
@@ -161,7 +159,7 @@ def test_frontier_status_does_the_yearly_arithmetic(drift: Callable[..., Said]) 
     code, said, _ = drift("status", "--panel", "frontier", "--json")
     found = json.loads(said)
     assert code == 0 and found["requests_a_day"] == 1068
-    assert float(found["usd_a_year"].split()[0]) > 0
+    assert float(found["usd_a_year"]) > 0
 
 
 def test_no_command_leaves_a_record_locked(drift: Callable[..., Said], project: Path) -> None:

@@ -322,7 +322,7 @@ class _Worker:
                 bank = registered_bank(self.store, registration)
             except (IntegrityError, ConfigurationError):
                 return None
-            self.prompts[sha256] = {arm.id: arm.prompt for arm in bank.arms("full")}
+            self.prompts[sha256] = bank.prompts
         return self.prompts[sha256]
 
 
