@@ -85,6 +85,7 @@ def build_site(
     execute(_jobs(root, records, run), fresh, root=root, progress=progress)
     for page in sorted(report.glob("[!_]*/*.ipynb")):
         page.unlink()
+        # Quarto stops at a folder of the sidebar that is there and holds no page.
         if not any(page.parent.iterdir()):
             page.parent.rmdir()
     for page in sorted(fresh.glob("*/*.ipynb")):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from drift.errors import ConfigurationError
-from drift.report import load_record, markup, pages, tables
+from drift.report import figures, load_record, markup, pages, tables
 
 Html = Callable[[str], str]
 READING = "report/embedded/reading.html"
@@ -97,10 +97,23 @@ def test_what_cannot_be_computed_says_not_estimable_and_why(html: Html) -> None:
     assert not re.search(r"\bnan\b", page, re.I)
 
 
-def test_a_rate_without_an_estimate_is_written_out_in_the_figure() -> None:
-    reason = "no determined label"
-    rate = {"refused": 0, "n": 0, "estimate": None, "low": None, "high": None, "reason": reason}
-    assert markup.rate_text(rate) == "not estimable: no determined label"
+def test_a_rate_without_an_estimate_is_written_out_and_never_drawn() -> None:
+    known = {"refused": 1, "n": 4, "estimate": 0.25, "low": 0.05, "high": 0.7, "reason": None}
+    none = dict.fromkeys(known) | {"refused": 0, "n": 0, "reason": "no determined label"}
+    assert markup.rate_text(none) == "not estimable: no determined label"
+    frame = tables.pd.DataFrame(
+        [{"group": "law", "series": "a", **known}, {"group": "law", "series": "b", **none}]
+    )
+    alt = figures.describe_intervals(frame)
+    assert "law, b: not estimable, no determined label" in alt
+    drawn = figures.svg(figures.interval_plot, frame, label="x", alt=markup.escaped(alt))
+    assert ">not estimable<" in drawn
+    assert ">1 of 4<" in drawn
+    assert ">0 of 0<" in drawn
+    marks = [place for place in re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', drawn)]
+    alone = frame[frame.series == "a"]
+    expected = figures.svg(figures.interval_plot, alone, label="x", alt="")
+    assert len(marks) - len(re.findall("<use ", expected)) == 1  # the legend's entry alone
 
 
 def test_a_refused_control_is_named_as_a_fault_before_any_topic(html: Html) -> None:
