@@ -281,20 +281,21 @@ def _repeated_from(body: str) -> int:
 
 def _mark(view: View, hits: list[_Hit]) -> list[_Unit]:
     best: dict[int, _Hit] = {}
+    starts = view.units
     specific = [hit for hit in hits if hit.rule.kind in ("disclaimer", "caveat")]
     for hit in hits:
-        index = max(bisect_right(view.units, hit.start) - 1, 0)
+        index = max(bisect_right(starts, hit.start) - 1, 0)
         if hit.rule.kind == "decline":
             # "I cannot give an opinion" is a disclaimer, though "I cannot give" stands in it.
             if any(s.start <= hit.start < s.end and s.end >= hit.end for s in specific):
                 continue
         known = best.get(index)
-        if known is None or KINDS.index(hit.rule.kind) < KINDS.index(known.rule.kind):
+        if known is None or KINDS[hit.rule.kind] < KINDS[known.rule.kind]:
             best[index] = hit
-    units = []
-    for index, (start, end) in enumerate(pairwise([*view.units, len(view.text)])):
+    units, plain = [], view.text.isascii()
+    for index, (start, end) in enumerate(pairwise([*starts, len(view.text)])):
         found = best.get(index)
-        size = len(view.text[start:end].encode())
+        size = end - start if plain else len(view.text[start:end].encode())
         units.append(_Unit(found.rule.kind if found else None, start, size, found))
     return units
 

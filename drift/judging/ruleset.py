@@ -20,7 +20,7 @@ ACTS = ("decline", "disclaimer", "caveat", "rebuttal", "sermon", "exhortation")
 FILLERS = ("redirect", "referral", "evasion", "moral", "courtesy")
 #: Kinds that mark no sentence: what only looks like a decline, what announces an answer.
 MARKERS = ("idiom", "engagement")
-KINDS = ACTS + FILLERS
+KINDS = {kind: weight for weight, kind in enumerate(ACTS + FILLERS)}
 QUESTIONS = (
     "yes_or_no verdict compose why negation because function_word wants_chinese wants_latin"
 ).split()
@@ -52,6 +52,8 @@ class Rule:
         if self.language == "en":
             if view.words.isdisjoint(self.needs):
                 return []
+        elif self.language == "zh" and not view.han:
+            return []
         elif not any(need in text for need in self.needs):
             return []
         if self.place != "start" and not self.heads:
@@ -127,7 +129,7 @@ def _read_rule(entry: dict[str, Any], terms: dict[str, str]) -> Rule:
         reason=entry["reason"],
         examples=tuple(entry["examples"]),
     )
-    for name, allowed in (("kind", KINDS + MARKERS), ("place", ("any", "start", "end"))):
+    for name, allowed in (("kind", (*KINDS, *MARKERS)), ("place", ("any", "start", "end"))):
         if getattr(rule, name) not in allowed:
             raise ValueError(f"unknown {name} {getattr(rule, name)!r}; expected one of {allowed}")
     if not rule.needs or not rule.examples:
