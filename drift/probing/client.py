@@ -14,6 +14,7 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -30,6 +31,8 @@ from drift.probing.response import Ask, Response
 
 #: The n-th retry waits a uniform share of BACKOFF_S * 2**(n-1) seconds, at most BACKOFF_CAP_S.
 BACKOFF_S, BACKOFF_CAP_S = 1.0, 60.0
+#: Longest wait for a connection, in seconds; a whole reply may take ``model.timeout_s``.
+CONNECT_S = 15
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _OURS = frozenset({"model", "messages", "stream", "n"})
 
@@ -101,8 +104,8 @@ async def ask_model(
     """
     secret = _secret(model, environ)
     url = _endpoint(model, base_url)
-    asker = _Asker(model, _payload(model, seed), url, secret, clock, fingerprint, sleep, jitter)
-    asker.deadline = time.monotonic() + time_budget_s
+    payload, deadline = _payload(model, seed), time.monotonic() + time_budget_s
+    asker = _Asker(model, payload, url, secret, clock, fingerprint, sleep, jitter, deadline)
     headers = {"user-agent": f"refusal-drift/{__version__}", "accept-encoding": "gzip"}
     headers["content-type"] = "application/json"
     if secret:
@@ -112,7 +115,7 @@ async def ask_model(
         "headers": headers,
         # A cookie would tie later requests to earlier ones.
         "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-        "timeout": httpx.Timeout(None, connect=model.timeout_s),
+        "timeout": httpx.Timeout(None, connect=min(CONNECT_S, model.timeout_s)),
         "limits": httpx.Limits(max_connections=1 if transport is None else model.concurrency),
         "follow_redirects": False,
         "trust_env": not local,
@@ -139,27 +142,21 @@ async def ask_model(
         raise asker.stopped
 
 
+@dataclass
 class _Asker:
-    """The workers' shared state for one model."""
+    """What the workers of one model share."""
 
+    model: ModelSpec
+    payload: dict[str, Any]
+    url: httpx.URL
+    secret: str | None = field(repr=False)
+    clock: Clock
+    fingerprint: str | None
+    sleep: Callable[[float], Awaitable[None]]
+    jitter: Callable[[], float]
     deadline: float
     stopped: DriftError | None = None
-
-    def __init__(
-        self,
-        model: ModelSpec,
-        payload: dict[str, Any],
-        url: httpx.URL,
-        secret: str | None,
-        clock: Clock,
-        fingerprint: str | None,
-        sleep: Callable[[float], Awaitable[None]],
-        jitter: Callable[[], float],
-    ) -> None:
-        self.model, self.payload, self.url = model, payload, url
-        self.secret, self.clock, self.fingerprint = secret, clock, fingerprint
-        self.sleep, self.jitter = sleep, jitter
-        self.waiting: set[asyncio.Task[None]] = set()
+    waiting: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def work(self, client: httpx.AsyncClient, queue: Iterable[Ask], keep: Keep) -> None:
         for ask in queue:

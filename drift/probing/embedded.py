@@ -20,6 +20,8 @@ import httpx
 from drift.config import ModelSpec
 from drift.errors import ConfigurationError, DriftError
 
+#: More threads only wait for each other with models of this size.
+_MOST_THREADS = 8
 _PROMPT_NAME = "drift_system_prompt"
 #: Puts the server's own system prompt before a conversation that brings none.
 _TEMPLATE_HEAD = (
@@ -35,7 +37,8 @@ def serve(model: ModelSpec, weights: Path) -> Iterator[str]:
     The address is 127.0.0.1 at a free port. ``model.server`` gives the number of slots,
     the tokens of context of each, and the sampling and system prompt that the server
     applies where a request names none. No prompt cache is kept: an answer must not
-    depend on what was asked before it.
+    depend on what was asked before it. With more than one slot it may still depend on what
+    is answered beside it, since llama.cpp rounds differently for batches of other sizes.
 
     Raises
     ------
@@ -96,15 +99,18 @@ def _start(model: ModelSpec, parameters: Any, weights: Path) -> Any:
 
 
 def _parameters(model: ModelSpec, weights: Path) -> Any:
-    spec, cores = model.server, os.cpu_count() or 1
-    parameters = _llama().CommonParams()
+    spec, llama = model.server, _llama()
+    parameters = llama.CommonParams()
     parameters.model.path = str(weights)
     parameters.model_alias = {model.model}
     parameters.hostnames = ["127.0.0.1"]
     parameters.port = 0
     parameters.n_parallel = spec.slots
     parameters.n_ctx = spec.slots * spec.context
-    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = cores
+    threads = min(os.cpu_count() or 1, _MOST_THREADS)
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
+    # Flash attention splits its sums by thread, which would tie answers to the machine's cores.
+    parameters.flash_attn_type = llama.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     parameters.n_gpu_layers = 0
     parameters.ui = parameters.endpoint_slots = False
     parameters.verbosity = -1

@@ -33,9 +33,9 @@ _TRANSIENT_NAMES = frozenset(
 )
 _FILTER = re.compile(
     r"content[_ -]?(policy|filter)|responsible_?ai|moderation|data_inspection_failed"
-    r"|prompt_blocked|prohibited_content|safety"
+    r"|prompt_blocked|invalid_prompt|prohibited_content|safety"
 )
-_FILTER_WORDS = re.compile(r"content (filter|management|polic)")
+_FILTER_WORDS = re.compile(r"content[_ -]?(filter|management|policy)|flagged as potentially")
 _FILTER_REASONS = frozenset(
     "content_filter content-filter safety prohibited_content recitation blocklist spii".split()
 )
@@ -44,6 +44,9 @@ _GONE = re.compile(
     r"model_not_found|model_decommissioned|invalid_model|not a valid model"
     r"|model\b.{0,80}\b(does not exist|not found|decommissioned|no longer)",
     re.DOTALL,
+)
+_BAD_KEY = re.compile(
+    r"(invalid|incorrect|missing|no).{0,12}api.?key|api.?key.{0,12}(not valid|invalid|missing)"
 )
 _QUOTA = re.compile(
     r"insufficient.{0,20}(quota|credit|balance|fund)|quota_?exceeded|exceeded your current quota"
@@ -61,6 +64,8 @@ _TOKEN = re.compile(
     r"(?i:bearer\s+)[^\s\"',;]+|\b(?:sk|pk|rk|key|api)[-_][^\s\"',;]{6,}"
     r"|\beyJ[\w-]+\.[\w.-]+|[A-Za-z0-9_-]{32,}"
 )
+#: Request fields whose names are ordinary words in an error's message.
+_ORDINARY = frozenset({"model", "messages", "provider", "stop", "user"})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE_NOTE = "lone surrogate replaced by U+FFFD"
 MASK = "[masked]"
@@ -246,7 +251,7 @@ def _completion(choices: Any, document: dict[str, Any]) -> Verdict:
     if message is None and not error:
         raise Malformed("bad-shape", "the choice has no message")
     text, refusal, reasoning = _contents({} if message is None else message)
-    fields |= {"text": refusal or text, "reasoning": reasoning, "declined": bool(refusal)}
+    fields |= {"text": refusal or text, "reasoning": reasoning, "declined": bool(refusal.strip())}
     lowered = reason.lower() if isinstance(reason, str) else ""
     retry = False
     if error:
@@ -307,7 +312,8 @@ def _no_completion(
     """Read a reply that holds no completion: by the code in its body, then by its status."""
     said = document.get("error") or document
     code, message = _code_and_message(said)
-    message = mask(_printable(message[:RAW_CAP]), secret)[:MESSAGE_CAP]
+    code = code and mask(_fact(code), secret)
+    message = mask(_printable(message[:RAW_CAP]), secret)
     fields: dict[str, Any] = {"status": "failed", "error": _error(http, code, message)}
     if 300 <= http < 400:
         message = "a redirect is not followed, since a key must not leave its host"
@@ -323,7 +329,7 @@ def _no_completion(
         if code and re.fullmatch(r"[45]\d\d", code):
             http = int(code)
     named = said.get("param") if isinstance(said, dict) else None
-    wall = _wall(http, f"{code or ''} {message}", named, model, sent)
+    wall = _wall(http, f"{code or ''} {message}".strip()[:4000], named, model, sent)
     retry = wall is None and (http in TRANSIENT or (http < 300 and _is_transient(code)))
     return Verdict(fields, retry, headers.get("retry-after"), wall)
 
@@ -333,8 +339,8 @@ def _wall(
 ) -> DriftError | None:
     """Return why this model need not be asked again, if the reply shows that."""
     words = said.lower()
-    seen = {"where": f"model {model.key}", "got": f"HTTP {http}: {said.strip()}"}
-    if http in (401, 403):
+    seen = {"where": f"model {model.key}", "got": f"HTTP {http}: {said[:MESSAGE_CAP]}"}
+    if http in (401, 403) or (http == 400 and _BAD_KEY.search(words)):
         variable = model.api_key_env
         return PartialError(
             f"{model.key}: the provider refused the API key"
@@ -360,8 +366,9 @@ def _wall(
         )
     if http in (400, 422) and not _TOO_LONG.search(words):
         found = [name for name in sent if re.search(rf"\b{re.escape(name.lower())}\b", words)]
-        found = [named] if isinstance(named, str) and named in sent else found
-        found = [name for name in found if name not in ("model", "messages")]
+        found = [name for name in found if name not in _ORDINARY]
+        if isinstance(named, str) and named in sent and named not in ("model", "messages"):
+            found = [named]
         if "unsupported_parameter" in words or (found and _UNSUPPORTED.search(words)):
             return ConfigurationError(
                 f"{model.key}: the provider does not take the parameter "
@@ -378,8 +385,12 @@ def _code_and_message(said: Any) -> tuple[str | None, str]:
         return None, said if isinstance(said, str) else _dump(said)
     names = [said.get(name) for name in ("code", "type", "status")]
     code = next((str(item) for item in names if isinstance(item, (str, int)) and item), None)
-    message = said.get("message")
-    return code, message if isinstance(message, str) and message else _dump(said)
+    message, metadata = said.get("message"), said.get("metadata")
+    if not isinstance(message, str) or not message:
+        return code, _dump(said)
+    # An aggregator passes on what the provider behind it said.
+    inner = metadata.get("raw") if isinstance(metadata, dict) else None
+    return code, f"{message}: {inner}" if isinstance(inner, str) else message
 
 
 def _is_filter(code: str | None, said: Any) -> bool:

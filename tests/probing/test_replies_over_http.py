@@ -125,6 +125,21 @@ ROWS: dict[str, tuple[Reply, str, str, int, dict[str, Any]]] = {
         1,
         {},
     ),
+    "400 by the filter, in words": (
+        failing(400, "invalid_request_error", "Output blocked by content filtering policy"),
+        "blocked",
+        "",
+        1,
+        {},
+    ),
+    "400 flagged prompt": (failing(400, "invalid_prompt"), "blocked", "", 1, {}),
+    "400 of an aggregator's provider": (
+        failing(400, 400, "Provider returned error: invalid request"),
+        "failed",
+        "",
+        1,
+        {},
+    ),
     "400 context too long": (
         failing(400, "context_length_exceeded", "max_tokens is too large for the context length"),
         "failed",
@@ -209,7 +224,7 @@ ROWS: dict[str, tuple[Reply, str, str, int, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", ROWS)
 def test_each_reply_has_its_status_and_number_of_tries(name: str) -> None:
     reply, status, text, tries, further = ROWS[name]
-    asked = ask_script(always(reply))
+    asked = ask_script(always(reply), 1, subject(provider={"order": ["lab"]}))
     row = asked.row
     assert (row.status, row.text, row.attempts) == (status, text, tries)
     assert asked.tries == tries
@@ -236,6 +251,7 @@ def test_a_lasting_one_is_failed_after_all_tries(http: int) -> None:
 WALLS: dict[str, tuple[Reply, type[Exception], str]] = {
     "401": (failing(401), PartialError, "PROVIDER_KEY"),
     "403": (failing(403), PartialError, "PROVIDER_KEY"),
+    "400 bad key": (failing(400, "INVALID_ARGUMENT", "API key not valid."), PartialError, "_KEY"),
     "404": (failing(404, "model_not_found"), PartialError, "alias is dead"),
     "400 withdrawn model": (
         failing(400, None, "The model x has been decommissioned"),
@@ -262,6 +278,20 @@ WALLS: dict[str, tuple[Reply, type[Exception], str]] = {
         ConfigurationError,
         "the parameter temperature with top_p",
     ),
+    "400 parameter, told through an aggregator": (
+        as_json(
+            {
+                "error": {
+                    "code": 400,
+                    "message": "Provider returned error",
+                    "metadata": {"raw": '{"code": "unsupported_parameter", "param": "top_p"}'},
+                }
+            },
+            400,
+        ),
+        ConfigurationError,
+        "the parameter top_p",
+    ),
     "422 extra field": (
         as_json({"detail": [{"loc": ["body", "top_p"], "msg": "Extra inputs not permitted"}]}, 422),
         ConfigurationError,
@@ -273,7 +303,7 @@ WALLS: dict[str, tuple[Reply, type[Exception], str]] = {
 @pytest.mark.parametrize("name", WALLS)
 def test_a_wall_stops_the_model_at_its_first_reply(name: str) -> None:
     reply, kind, words = WALLS[name]
-    model = subject(parameters={"temperature": 0, "top_p": 1})
+    model = subject(parameters={"temperature": 0, "top_p": 1}, provider={"order": ["lab"]})
     asked = ask_script(always(reply), 20, model)
     assert type(asked.error) is kind
     assert words in str(asked.error)
