@@ -35,7 +35,7 @@ def piece(function: Callable[..., str]) -> Callable[..., HTML]:
 
 
 def _anchor(family: str) -> Markup:
-    return escaped(family.replace("/", "-"))
+    return escaped(family.partition("#")[0].replace("/", "-"))
 
 
 def _links(families: Iterable[str]) -> Markup:
@@ -93,7 +93,10 @@ SECTIONS: dict[str, dict[str, str | Callable[[Mapping[str, Any]], str]]] = {
         "Role": "role",
         "Canonical rate, this run": "canonical",
         "Family rate, last full run": "full.family",
-        "Controls": lambda model: controls_text(model["controls"]),
+        "Controls, this run": lambda model: controls_text(model["controls"]),
+        "Controls, all wordings of the last full run": lambda model: (
+            controls_text(model["full"]["controls"]) if model["full"] else NO_FULL
+        ),
     },
     "coverage": {
         **{name.capitalize(): f"coverage.{name}" for name in COVERAGE},
@@ -115,9 +118,9 @@ SECTIONS: dict[str, dict[str, str | Callable[[Mapping[str, Any]], str]]] = {
     },
     "unlock": {
         "Unlocked by a purpose": "full.unlock.unlocked",
-        "of families refused on both bare wordings": "full.unlock.refused_bare",
+        "… of families refused on both bare wordings": "full.unlock.refused_bare",
         "Reverse": "full.unlock.reverse",
-        "of families answered on both bare wordings": "full.unlock.answered_bare",
+        "… of families answered on both bare wordings": "full.unlock.answered_bare",
         "Bare wordings disagree, not counted": "full.unlock.mixed",
         "Full run": "full.run",
     },

@@ -6,6 +6,7 @@ fails, the site that was there before stays.
 
 from __future__ import annotations
 
+import difflib
 import re
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from drift.errors import ConfigurationError, DriftError
 from drift.report import pages
 from drift.report.execute import Job, Progress, execute
 from drift.report.markup import escaped, percent, when
-from drift.report.tables import Record, load_record
+from drift.report.tables import Record, load_record, run_ids
 
 #: An import of a style sheet or font from another host, as themes have it; the address,
 #: quoted or not, may hold semicolons.
@@ -61,7 +62,7 @@ def build_site(
     records : sequence of RecordRef
         What the site shows, and all it shows, in this order.
     as_of : str, optional
-        A run id: later runs of every record are left out.
+        A run id of one of the records: what came after it is left out of all of them.
     render : bool
         False stops after the notebooks; ``quarto render`` then makes the site.
     note : str, optional
@@ -72,12 +73,22 @@ def build_site(
     Raises
     ------
     ConfigurationError
-        An unknown run, or a notebook with an unknown or mistyped parameter.
+        No record holds that run, or a notebook with an unknown or mistyped parameter.
     DriftError
         A notebook or the renderer failed; the site from before is untouched.
     """
     run = as_of or ""
-    loaded = [load_record(ref.name, folder=ref.folder, as_of=run, root=root) for ref in records]
+    folders = {ref.name: ref.folder.resolve() for ref in records}
+    known = sorted({item for folder in folders.values() for item in run_ids(folder)})
+    if run and run not in known:
+        near = difflib.get_close_matches(run, known, n=1, cutoff=0.0)
+        raise ConfigurationError(
+            f"no record holds a reading of run {run!r}",
+            next_step=f"the nearest is {near[0]}" if near else "there is no run yet",
+        )
+    loaded = [
+        load_record(name, folder=folder, as_of=run, root=root) for name, folder in folders.items()
+    ]
     report, generated = root / "report", root / "report" / "_generated"
     fresh = generated / "executed"
     shutil.rmtree(fresh, ignore_errors=True)

@@ -6,7 +6,6 @@ that were derived when the run was read, and no others.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,6 @@ import pandas as pd
 
 from drift.bank import Bank, Family, load_bank
 from drift.config import project_root
-from drift.errors import ConfigurationError
 from drift.records.registration import corpus_copy
 from drift.records.store import Store, exists, judge_folder, read_rows
 
@@ -65,10 +63,15 @@ class Record:
         return [row for row in reversed(rows) if row["run"] <= run]
 
 
+def run_ids(folder: Path) -> list[str]:
+    """Return the runs of the record in `folder` that have a reading, oldest first."""
+    return sorted(path.stem for path in (folder / "readings").glob("*.json"))
+
+
 def load_record(
     name: str, *, folder: str | Path = "", as_of: str = "", root: Path | None = None
 ) -> Record:
-    """Return the record `name`, as of run `as_of` or of its latest run.
+    """Return the record `name` with its latest run, or the latest not after run `as_of`.
 
     Parameters
     ----------
@@ -77,26 +80,14 @@ def load_record(
     folder : str or Path, optional
         Where the record lies instead; a relative path is taken from the project.
     as_of : str, optional
-        A run id; later runs are left out.
+        A run id, of this record or another: what came after it is left out.
     root : Path, optional
         The project, if not the one the working directory is in.
-
-    Raises
-    ------
-    ConfigurationError
-        The record has no run of that id; the nearest id is named.
     """
     root = root or project_root()
     store = Store(root / (folder or Path("data") / name))
-    runs = sorted(path.stem for path in (store.folder / "readings").glob("*.json"))
-    if as_of and as_of not in runs:
-        near = difflib.get_close_matches(as_of, runs, n=1, cutoff=0.0)
-        raise ConfigurationError(
-            f"record {name!r} has no reading of run {as_of!r}",
-            next_step=f"the nearest is {near[0]}" if near else "the record has no run yet",
-        )
-    run = as_of or (runs[-1] if runs else None)
-    reading = orjson.loads(store.reading(run).read_bytes()) if run else None
+    runs = [run for run in run_ids(store.folder) if not as_of or run <= as_of]
+    reading = orjson.loads(store.reading(runs[-1]).read_bytes()) if runs else None
     head = store.folder / "head.json"
     asked = corpus_copy(store, reading["corpus"]) if reading else None
     bank = load_bank(asked) if asked and asked.exists() else None

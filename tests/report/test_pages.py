@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from drift.errors import ConfigurationError
 from drift.report import figures, load_record, markup, pages, tables
 
 Html = Callable[[str], str]
@@ -280,11 +279,10 @@ def test_the_readings_own_run_is_shown_when_later_runs_are_left_out(
     assert f"as of run {earlier}" in pages.masthead(record).data
 
 
-def test_an_unknown_run_is_refused_with_the_nearest_one(built: Path, synthetic: ModuleType) -> None:
-    known = synthetic.RUNS[2][0]
-    with pytest.raises(ConfigurationError) as caught:
-        load_record("embedded", root=built, as_of=known[:-2] + "9Z")
-    assert known in str(caught.value)
+def test_a_record_as_of_a_run_before_its_first_holds_none(built: Path) -> None:
+    record = load_record("embedded", root=built, as_of="20200101T000000Z")
+    assert record.reading is None
+    assert "no run yet" in pages.section(record, "rates").data
 
 
 def test_a_bank_that_was_not_asked_is_not_shown_as_if_it_had_been(

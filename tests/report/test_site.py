@@ -242,6 +242,12 @@ def test_pages_of_a_record_that_is_no_longer_shown_are_taken_away(fresh_project:
     assert (fresh_project / "report" / "site.css").exists()
 
 
+def test_a_run_that_no_record_holds_is_refused_with_the_nearest(built: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        build_site(root=built, records=records(built), as_of="20261127T060009Z")
+    assert "20261127T060000Z" in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["../x", "Method", "method", "", "_site", "a/b"])
 def test_a_record_name_that_is_no_folder_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be named"):
