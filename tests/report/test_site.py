@@ -213,9 +213,14 @@ def test_quarto_is_asked_for_the_same_project_when_it_is_there(
     assert called == f"render {fresh_project} --output-dir report/_site.new\n"
 
 
-def test_a_record_of_a_panel_elsewhere_is_shown_under_its_name(
-    built: Path, fresh_project: Path
+def test_a_record_elsewhere_is_shown_under_its_name_whatever_kernels_the_machine_has(
+    built: Path, fresh_project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    registered = fresh_project / "kernels" / "python3" / "kernel.json"
+    registered.parent.mkdir(parents=True)
+    broken = {"argv": ["false"], "display_name": "Broken", "language": "python"}
+    registered.write_text(json.dumps(broken))
+    monkeypatch.setenv("JUPYTER_PATH", str(fresh_project))
     for name in ("rates", "transcripts"):
         (fresh_project / "notebooks" / f"{name}.ipynb").unlink()
     elsewhere = RecordRef("mine", built / "data" / "embedded")
