@@ -53,10 +53,9 @@ def serve(model: ModelSpec, weights: Path) -> Iterator[str]:
         # llama.cpp's server has no system prompt of its own, so the model's template gets one;
         # the template is only known to a server that has loaded the model.
         server = _start(model, parameters, weights)
-        with httpx.Client(trust_env=False, timeout=60) as client:
-            found = client.get(f"{server.listening_address}/props").json()["chat_template"]
+        found = httpx.get(f"{server.listening_address}/props", trust_env=False, timeout=60)
         del server
-        parameters.chat_template = _TEMPLATE_HEAD + found
+        parameters.chat_template = _TEMPLATE_HEAD + found.json()["chat_template"]
         parameters.default_template_kwargs = {_PROMPT_NAME: json.dumps(prompt, ensure_ascii=False)}
     server = _start(model, parameters, weights)
     try:
@@ -89,8 +88,14 @@ def _llama() -> Any:
 
 def _start(model: ModelSpec, parameters: Any, weights: Path) -> Any:
     try:
-        return _llama().Server(parameters)
-    except RuntimeError as error:
+        server = _llama().Server(parameters)
+        # A server that is ended before its loop has begun waits for ever: only an answer
+        # shows that it has. It warms the model up, too.
+        first = {"messages": [{"role": "user", "content": "?"}], "max_tokens": 1}
+        url = f"{server.listening_address}/v1/chat/completions"
+        httpx.post(url, json=first, trust_env=False, timeout=300).raise_for_status()
+        return server
+    except (RuntimeError, httpx.HTTPError) as error:
         raise DriftError(
             f"{model.key}: llama.cpp cannot serve the weights: {error}",
             where=weights.name,
