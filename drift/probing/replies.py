@@ -11,11 +11,12 @@ import json
 import re
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from drift.config import ModelSpec
-from drift.errors import ConfigurationError, DriftError, PartialError, PausedError
+from drift.errors import DriftError
+from drift.probing.walls import wall
 
 #: Longest decoded body that is read, in bytes; anything longer is `failed`.
 BODY_CAP = 8 * 1024 * 1024
@@ -40,34 +41,18 @@ _FILTER_REASONS = frozenset(
     "content_filter content-filter safety prohibited_content recitation blocklist spii".split()
 )
 _CUT_REASONS = frozenset({"length", "max_tokens", "model_length"})
-_GONE = re.compile(
-    r"model_not_found|model_decommissioned|invalid_model|not a valid model"
-    r"|model\b.{0,80}\b(does not exist|not found|decommissioned|no longer)",
-    re.DOTALL,
-)
-_BAD_KEY = re.compile(
-    r"(invalid|incorrect|missing|no).{0,12}api.?key|api.?key.{0,12}(not valid|invalid|missing)"
-)
-_QUOTA = re.compile(
-    r"insufficient.{0,20}(quota|credit|balance|fund)|quota_?exceeded|exceeded your current quota"
-    r"|(quota|credits?|balance|spend\w*)\b.{0,60}\b(used up|exhausted|exceeded|too low|depleted)"
-    r"|out of credits|(hard|spending).limit|billing|per.day",
-    re.DOTALL,
-)
-_SOON = re.compile(r"per.(second|minute)|\b(rpm|tpm)\b")
-_UNSUPPORTED = re.compile(
-    r"support|not allowed|not permitted|cannot|can't|unknown|unrecogni[sz]ed|invalid|deprecated"
-    r"|extra inputs|must be|at most|at least|mutually|only one"
-)
-_TOO_LONG = re.compile(r"context.{0,20}(length|size|window)|too (long|many tokens)|max_total")
 _TOKEN = re.compile(
     r"(?i:bearer\s+)[^\s\"',;]+|\b(?:sk|pk|rk|key|api)[-_][^\s\"',;]{6,}"
     r"|\beyJ[\w-]+\.[\w.-]+|[A-Za-z0-9_-]{32,}"
 )
-#: Request fields whose names are ordinary words in an error's message.
-_ORDINARY = frozenset({"model", "messages", "provider", "stop", "user"})
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SURROGATE_NOTE = "lone surrogate replaced by U+FFFD"
+_FACTS = {
+    "finish_reason": "",
+    "served_model": "model",
+    "provider": "provider",
+    "fingerprint": "system_fingerprint",
+    "response_id": "id",
+}
 MASK = "[masked]"
 
 
@@ -138,80 +123,82 @@ def read_reply(
 
     Parameters
     ----------
-    http : int
-        HTTP status.
-    headers : mapping of str to str
-        Reply headers, names in lower case.
-    body : bytes
-        Body as it came, still in its Content-Encoding.
+    http, headers, body : int, mapping, bytes
+        The reply as it came: header names in lower case, the body still encoded.
     model : ModelSpec
-        The asked model; it names the key's variable in a wall's message.
+        The asked model.
     secret : str, optional
-        The API key, masked wherever the reply repeats it outside an answer.
+        The API key, masked wherever the reply repeats it.
     sent : collection of str
         Names of the request's fields, by which a refused parameter is recognised.
     """
-    body_text, document, notes = "", None, []
+    text, document = "", None
     try:
         plain = inflate(body, headers.get("content-encoding", "").strip().lower())
-        body_text = plain.decode("utf-8", errors="replace")
+        text = plain.decode("utf-8", errors="replace")
         document = _parse(plain)
         if http < 300 and document.get("choices"):
             verdict = _completion(document["choices"], document)
         else:
-            verdict = _no_completion(http, headers, document, model, secret, sent)
+            verdict = _no_completion(http, document, model, secret, sent)
     except Malformed as problem:
         if http < 300:
             verdict = Verdict({"status": "failed", "error": _error(http, problem.code, problem)})
         else:
-            said = {"error": body_text.strip() or f"HTTP {http}"}
-            verdict = _no_completion(http, headers, said, model, secret, sent)
-    fields = verdict.fields
-    if document is not None:
-        _add_facts(fields, document)
-    if (
-        secret
-        and len(secret) >= 16
-        and any(secret in (fields.get(name) or "") for name in ("text", "reasoning"))
-    ):
-        # An answer is never altered, and a key is never stored: what is left is to store neither.
-        message = "the answer repeats the API key, so it is not stored"
-        return failure("key-echoed", message)
+            said = {"error": text.strip() or f"HTTP {http}"}
+            verdict = _no_completion(http, said, model, secret, sent)
+    answer = f"{verdict.fields.get('text')} {verdict.fields.get('reasoning')}"
+    if secret and len(secret) >= 16 and secret in answer:
+        # An answer is never altered and a key is never stored: what is left is to store neither.
+        return failure("key-echoed", "the answer repeats the API key, so it is not stored")
+    fields = _stored(verdict.fields, document or {}, text, secret)
+    return replace(verdict, fields=fields, retry_after=headers.get("retry-after"))
+
+
+def _stored(
+    fields: dict[str, Any], document: dict[str, Any], body: str, secret: str | None
+) -> dict[str, Any]:
+    """Return the fields as they may be stored: facts added, masked, clean, the body if odd."""
+    notes = list(fields.pop("notes", ()))
+    for name, theirs in _FACTS.items():
+        fact = fields.get(name) or document.get(theirs)
+        fact = _fact(fact) if isinstance(fact, str) else ""
+        fields[name] = mask(fact, secret, tokens=False) or None
+    usage = document.get("usage")
+    counts = usage if isinstance(usage, dict) else {}
+    fields["usage"] = {
+        name: counts[name]
+        for name in ("prompt_tokens", "completion_tokens")
+        if type(counts.get(name)) is int and 0 <= counts[name] < 2**53
+    } or None
     for name in ("text", "reasoning"):
-        clean = _SURROGATE.sub("\ufffd", fields.get(name) or "")
-        if clean != (fields.get(name) or ""):
-            fields[name] = clean
-            notes.append(_SURROGATE_NOTE)
-    for name in ("finish_reason", "served_model", "provider", "fingerprint", "response_id"):
-        fields[name] = mask(_fact(fields.get(name) or ""), secret, tokens=False) or None
-    if (error := fields.get("error")) is not None:
+        if found := _SURROGATE.findall(fields.get(name) or ""):
+            fields[name] = _SURROGATE.sub("\ufffd", fields[name])
+            notes.append(f"lone surrogate replaced by U+FFFD in {name}: {len(found)}")
+    if error := fields.get("error"):
         error["message"] = mask(_printable(error["message"]), secret)[:MESSAGE_CAP]
         error["code"] = error["code"] and mask(_fact(error["code"]), secret)
-    notes = [*fields.pop("notes", ()), *dict.fromkeys(notes)]
-    if fields.pop("plain", False) is False and body_text:
-        raw = mask(body_text, secret, tokens=not fields.get("text"))
+    if not fields.pop("plain", False) and body:
+        raw = mask(body, secret, tokens=not fields.get("text"))
         if len(raw) > RAW_CAP:
             notes.append(f"raw body cut at {RAW_CAP} of {len(raw)} characters")
-        fields["raw"] = raw[:RAW_CAP]
-        if secret and secret in _unescaped(fields["raw"]):
-            del fields["raw"]
+        if secret and secret in _unescaped(raw):
             notes.append("raw body not kept: it repeats the API key in an escaped form")
-    if notes:
-        fields["notes"] = tuple(notes)
-    return verdict
+        else:
+            fields["raw"] = raw[:RAW_CAP]
+    return fields | {"notes": tuple(notes)}
 
 
 def _parse(body: bytes) -> dict[str, Any]:
     if not body.strip():
         raise Malformed("not-json", "the body is empty")
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Malformed("not-utf8", f"the body is not UTF-8 at byte {error.start}") from None
-    if text.lstrip().startswith("<"):
+    if body.lstrip().startswith(b"<"):
         raise Malformed("not-json", "the body is HTML, not JSON")
     try:
+        text = body.decode("utf-8")
         document = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise Malformed("not-utf8", f"the body is not UTF-8 at byte {error.start}") from None
     except Malformed:
         raise
     except RecursionError:
@@ -302,12 +289,7 @@ def _contents(message: Any) -> tuple[str, str, str | None]:
 
 
 def _no_completion(
-    http: int,
-    headers: Mapping[str, str],
-    document: dict[str, Any],
-    model: ModelSpec,
-    secret: str | None,
-    sent: Collection[str],
+    http: int, document: dict[str, Any], model: ModelSpec, secret: str | None, sent: Collection[str]
 ) -> Verdict:
     """Read a reply that holds no completion: by the code in its body, then by its status."""
     said = document.get("error") or document
@@ -329,54 +311,10 @@ def _no_completion(
         if code and re.fullmatch(r"[45]\d\d", code):
             http = int(code)
     named = said.get("param") if isinstance(said, dict) else None
-    wall = _wall(http, f"{code or ''} {message}".strip()[:4000], named, model, sent)
-    retry = wall is None and (http in TRANSIENT or (http < 300 and _is_transient(code)))
-    return Verdict(fields, retry, headers.get("retry-after"), wall)
-
-
-def _wall(
-    http: int, said: str, named: object, model: ModelSpec, sent: Collection[str]
-) -> DriftError | None:
-    """Return why this model need not be asked again, if the reply shows that."""
-    words = said.lower()
-    seen = {"where": f"model {model.key}", "got": f"HTTP {http}: {said[:MESSAGE_CAP]}"}
-    if http in (401, 403) or (http == 400 and _BAD_KEY.search(words)):
-        variable = model.api_key_env
-        return PartialError(
-            f"{model.key}: the provider refused the API key"
-            + (f" in {variable}" if variable else "; none was sent"),
-            **seen,
-            next_step=f"set {variable} to a valid key"
-            if variable
-            else "name the key's variable as api_key_env in the panel",
-        )
-    used_up = _QUOTA.search(words) and not _SOON.search(words)
-    if http == 402 or (http == 429 and used_up):
-        return PausedError(
-            f"{model.key}: the quota or credit at the provider is used up",
-            **seen,
-            next_step="resume the run when the account has credit again",
-        )
-    if http in (404, 410) or (http in (400, 422) and _GONE.search(words)):
-        return PartialError(
-            f"{model.key}: the alias is dead: {model.model!r} is not served at this endpoint",
-            **seen,
-            next_step="check base_url and the model's name; a successor is a new model "
-            "of the panel, with its own series",
-        )
-    if http in (400, 422) and not _TOO_LONG.search(words):
-        found = [name for name in sent if re.search(rf"\b{re.escape(name.lower())}\b", words)]
-        found = [name for name in found if name not in _ORDINARY]
-        if isinstance(named, str) and named in sent and named not in ("model", "messages"):
-            found = [named]
-        if "unsupported_parameter" in words or (found and _UNSUPPORTED.search(words)):
-            return ConfigurationError(
-                f"{model.key}: the provider does not take the parameter "
-                + (" with ".join(found) or "named in its reply"),
-                **seen,
-                next_step="change the model's parameters in the panel; that opens a new series",
-            )
-    return None
+    whole = f"{code or ''} {message}".strip()[:4000]
+    stop = wall(http, whole, named, model=model, sent=sent)
+    retry = stop is None and (http in TRANSIENT or (http < 300 and _is_transient(code)))
+    return Verdict(fields, retry, wall=stop)
 
 
 def _code_and_message(said: Any) -> tuple[str | None, str]:
@@ -412,26 +350,6 @@ def _is_transient(code: str | None) -> bool:
 
 def _error(http: int, code: str | None, message: object) -> dict[str, Any]:
     return {"http": http, "code": code, "message": str(message)}
-
-
-def _add_facts(fields: dict[str, Any], document: dict[str, Any]) -> None:
-    names = {
-        "served_model": "model",
-        "provider": "provider",
-        "fingerprint": "system_fingerprint",
-        "response_id": "id",
-    }
-    for name, theirs in names.items():
-        if isinstance(document.get(theirs), str):
-            fields[name] = document[theirs]
-    usage = document.get("usage")
-    if isinstance(usage, dict):
-        counts = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
-        fields["usage"] = {
-            name: count
-            for name, count in counts.items()
-            if type(count) is int and 0 <= count < 2**53
-        } or None
 
 
 def _printable(text: str) -> str:

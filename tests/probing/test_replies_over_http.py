@@ -164,7 +164,7 @@ ROWS: dict[str, tuple[Reply, str, str, int, dict[str, Any]]] = {
         "ok",
         "a\ufffdb",
         1,
-        {"notes": ("lone surrogate replaced by U+FFFD",)},
+        {"notes": ("lone surrogate replaced by U+FFFD in text: 1",)},
     ),
     "surrogate pair": (
         Reply(b'{"choices": [{"message": {"content": "\\ud83d\\ude00"}}]}'),
