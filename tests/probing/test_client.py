@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+import random
 from decimal import Decimal
 from typing import Any
 
@@ -339,3 +340,23 @@ def test_the_client_can_be_asked_without_a_network() -> None:
         )
     )
     assert rows == ["offline"]
+
+
+def test_a_damaged_http_reply_becomes_a_row() -> None:
+    chance = random.Random(20261129)
+    whole = b'{"choices":[{"message":{"content":"hello there"}}]}'
+    whole = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(whole), whole)
+    pieces = [b"\r\n", b"transfer-encoding: chunked\r\n", b"content-length: -1\r\n", b"\x00" * 99]
+
+    def script(request: Request) -> Reply:
+        damaged = bytearray(whole)
+        for _ in range(chance.randint(1, 3)):
+            place = chance.randrange(len(damaged))
+            damaged[place : place + chance.randint(0, 9)] = chance.choice(
+                [b"", chance.randbytes(3), *pieces]
+            )
+        return Reply(raw=bytes(damaged))
+
+    asked = ask_script(script, 200, subject(concurrency=8, attempts=1))
+    assert (len(asked.rows), asked.error) == (200, None)
+    assert {row.status for row in asked.rows} >= {"ok", "failed"}
