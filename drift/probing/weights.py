@@ -69,9 +69,9 @@ def fetch_weights(name: str, *, root: Path, progress: Progress | None = None) ->
     ConfigurationError
         ``config/weights.toml`` does not list `name`, or a source is of an unknown kind.
     IntegrityError
-        The cached file, or what the only reachable sources serve, holds other bytes.
+        The cached file holds other bytes; or no source had the file and one served others.
     DriftError
-        No source could be reached; every failure is told.
+        No source could be reached. Every failure is told.
     """
     entry, cache = _entry(name, root), _cache(root)
     path = cache / name
@@ -98,7 +98,7 @@ def fetch_weights(name: str, *, root: Path, progress: Progress | None = None) ->
         + (f" ({error.got})" if error.got else "")
         for number, (source, error) in enumerate(zip(entry["sources"], failures, strict=True), 1)
     )
-    wrong = all(isinstance(error, IntegrityError) for error in failures)
+    wrong = any(isinstance(error, IntegrityError) for error in failures)
     raise (IntegrityError if wrong else DriftError)(
         f"weights {name} could not be fetched: {told}",
         where="config/weights.toml",

