@@ -3,6 +3,7 @@
 ::
 
     DriftError                  1   failure
+    ├── StorageError            1   an answer could not be made durable
     ├── ConfigurationError      2   an option, a file in config/ or a panel is wrong
     ├── PausedError             3   budget, quota or rate limit: resume later
     ├── IntegrityError          4   a seal, a hash or an anchor does not hold
@@ -58,6 +59,10 @@ class DriftError(Exception):
             if value is not None:
                 parts.append(f"  {name}: {value}")
         return "\n".join(parts)
+
+
+class StorageError(DriftError):
+    """An answer could not be made durable: the disk is full, or read-only."""
 
 
 class ConfigurationError(DriftError):

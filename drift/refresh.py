@@ -34,10 +34,11 @@ from drift.errors import (
     IntegrityError,
     PartialError,
     PausedError,
+    StorageError,
     worst_exit_code,
 )
 from drift.judging import Judge, load_judge
-from drift.probing.client import ask_model
+from drift.probing.client import ask_model, read_secret
 from drift.probing.cost import estimate, usage
 from drift.probing.embedded import serve, serving_facts
 from drift.probing.response import Ask, Response
@@ -49,7 +50,6 @@ from drift.records.registration import (
     build,
     differences,
     in_force,
-    instrument_of,
     judge_identity,
     new_seed,
     registered_bank,
@@ -67,6 +67,7 @@ from drift.records.store import (
 
 #: Largest share of the arms that may be missing or failed in a run that is not partial.
 MISSING_SHARE = 0.1
+DAILY_BUDGET = "daily budget"
 
 Progress = Callable[[str, int, int], None]
 
@@ -229,47 +230,47 @@ class Record:
         """
         outcome = Outcome(notes=self.notes)
         registration = self._registered(outcome)
-        bank = self.bank(registration)
-        now = self.clock()
-        chosen = self.panel.narrowed(tuple(models))
+        bank, now = self.bank(registration), self.clock()
         current = self._resumable(now, registration, outcome)
-        reachable, refused = self._preflight(chosen, registration, environ)
-        if not reachable:
-            raise next(iter(refused.values()))
+        names = tuple(current.header["models"] if current else models)
+        chosen = self.panel.narrowed(names)
+        ready = {model.key: self._ready(model, environ) for model in chosen}
+        refused = [found for found in ready.values() if isinstance(found, DriftError)]
+        if len(refused) == len(chosen):
+            raise refused[0]
         if current is None:
             current = self._begin(now, chosen, bank, registration)
         else:
             outcome.notes.append(f"resuming run {current.run}")
         outcome.run, outcome.scope = current.run, current.header["scope"]
         paused = False
-        for model in self.panel.models:
-            if model.key not in current.header["models"] or model.key in current.stopped:
+        for model in chosen:
+            if model.key in current.stopped:
                 continue
             try:
-                if model.key in refused:
-                    raise refused[model.key]
+                weights = ready[model.key]
+                if isinstance(weights, DriftError):
+                    raise weights
                 self._afford(model, current, bank)
-                self._ask(model, current, bank, reachable.get(model.key), progress, environ)
+                self._ask(model, current, bank, weights, progress, environ)
+            except (IntegrityError, StorageError):
+                raise
             except PausedError as error:
+                # The budget is a rule of ours: the run goes on without the model.
                 outcome.problem(error)
-                if error.where == "daily budget":
-                    current.stop(model.key, "daily budget")
+                if error.where == DAILY_BUDGET:
+                    current.stop(model.key, DAILY_BUDGET)
                 else:
                     paused = True
-            except IntegrityError:
-                raise
             except DriftError as error:
-                if isinstance(error, DriftError) and error.where == str(current.path):
-                    raise
                 outcome.problem(error)
                 current.stop(model.key, error.what)
         outcome.asked = len(current.rows)
-        if paused:
-            return outcome
-        self._seal(current, registration)
-        outcome.sealed = True
-        self._report_missing(current, outcome)
-        derive(self.store, self.ledger)
+        if not paused:
+            self._seal(current, registration)
+            outcome.sealed = True
+            self._report_missing(current, outcome)
+            derive(self.store, self.ledger)
         return outcome
 
     def _registered(self, outcome: Outcome) -> Registration:
@@ -316,29 +317,17 @@ class Record:
         """Return the slot of a moment; without a cadence a run may be resumed all UTC day."""
         return int(moment.timestamp()) // (3600 * (self.panel.cadence_hours or 24))
 
-    def _preflight(
-        self, chosen: Sequence[ModelSpec], registration: Registration, environ: Mapping[str, str]
-    ) -> tuple[dict[str, Path | None], dict[str, DriftError]]:
-        """Find out which models can be asked at all, before a run is begun."""
-        reachable: dict[str, Path | None] = {}
-        refused: dict[str, DriftError] = {}
-        for model in chosen:
-            try:
-                instrument_of(model, registration)
-                if model.kind == "embedded":
-                    reachable[model.key] = weights_path(str(model.weights), root=self.root)
-                elif model.api_key_env and not environ.get(model.api_key_env):
-                    raise ConfigurationError(
-                        f"no API key for {model.key!r}",
-                        expected=f"the environment variable {model.api_key_env}",
-                    )
-                else:
-                    reachable[model.key] = None
-            except IntegrityError:
-                raise
-            except DriftError as error:
-                refused[model.key] = error
-        return reachable, refused
+    def _ready(self, model: ModelSpec, environ: Mapping[str, str]) -> Path | DriftError | None:
+        """Return the model's weights, None for a remote one, or why it cannot be asked at all."""
+        try:
+            if model.kind == "embedded":
+                return weights_path(str(model.weights), root=self.root)
+            read_secret(model, environ)
+        except IntegrityError:
+            raise
+        except DriftError as error:
+            return error
+        return None
 
     def _begin(
         self, now: datetime, chosen: Sequence[ModelSpec], bank: Bank, registration: Registration
@@ -397,7 +386,7 @@ class Record:
         if spent + Decimal(cost) > budget:
             raise PausedError(
                 f"{model.key} is left out of this run: the daily budget cannot pay it",
-                where="daily budget",
+                where=DAILY_BUDGET,
                 got=f"{spent} USD spent today, at most {cost} USD more",
                 expected=f"at most {budget} USD a day",
                 next_step="raise daily_budget_usd, or wait for the next UTC day",

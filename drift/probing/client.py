@@ -102,7 +102,7 @@ async def ask_model(
     a `failed` row; questions in flight that meet one too stay unasked. ``asked_at`` and
     ``latency_ms`` are those of the attempt that is stored.
     """
-    secret = _secret(model, environ)
+    secret = read_secret(model, environ)
     url = _endpoint(model, base_url)
     payload, deadline = _payload(model, seed), time.monotonic() + time_budget_s
     asker = _Asker(model, payload, url, secret, clock, fingerprint, sleep, jitter, deadline)
@@ -278,7 +278,8 @@ def _out_of_time(model: ModelSpec, why: str | None = None) -> PausedError:
     )
 
 
-def _secret(model: ModelSpec, environ: Mapping[str, str]) -> str | None:
+def read_secret(model: ModelSpec, environ: Mapping[str, str]) -> str | None:
+    """Return the API key of `model`; ConfigurationError where its variable holds no usable one."""
     if model.api_key_env is None:
         return None
     secret = environ.get(model.api_key_env, "").strip()

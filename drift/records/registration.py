@@ -17,7 +17,7 @@ import orjson
 
 from drift import __version__
 from drift.bank import Bank, load_bank, prompt_hashes, registry_hash
-from drift.config import METHOD_VERSION, Clock, ModelSpec, Panel, load_toml, sha256_hex
+from drift.config import METHOD_VERSION, Clock, Panel, load_toml, sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.judging import Judge
 from drift.records.ledger import Ledger, lines_backwards, write_atomically
@@ -199,21 +199,3 @@ def seal_registration(
 def new_seed() -> str:
     """Return a fresh alarm seed: 64 lower-case hex digits from the system's generator."""
     return secrets.token_hex(32)
-
-
-def instrument_of(model: ModelSpec, registration: Registration) -> str:
-    """Return the registered instrument hash of `model`.
-
-    Raises
-    ------
-    ConfigurationError
-        The present panel file describes another instrument.
-    """
-    registered = registration.body["instruments"].get(model.key)
-    if registered is None or registered["sha256"] != model.instrument_hash():
-        raise ConfigurationError(
-            f"the instrument of {model.key!r} is not the registered one",
-            expected="the registered parameters, endpoint, prompt and weights",
-            next_step="undo the change, or register it with `drift register`",
-        )
-    return str(registered["sha256"])

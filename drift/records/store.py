@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from drift.errors import DriftError, IntegrityError
+from drift.errors import DriftError, IntegrityError, StorageError
 from drift.records.ledger import complete_end, lines_backwards, write_all
 
 
@@ -201,7 +201,7 @@ class Appender:
 
         Raises
         ------
-        DriftError
+        StorageError
             The disk refused it (full, read-only); the row is not stored.
         """
         stored: asyncio.Future[None] = self._loop.create_future()
@@ -209,7 +209,7 @@ class Appender:
         await stored
 
     def _write_groups(self) -> None:
-        failure: DriftError | None = None
+        failure: StorageError | None = None
         closing = False
         while not closing:
             group = [self._queue.get()]
@@ -223,7 +223,7 @@ class Appender:
                     os.fsync(self._descriptor)
                 except OSError as error:
                     # A part of the group may be on disk: nothing may follow it.
-                    failure = DriftError(
+                    failure = StorageError(
                         f"an answer could not be stored: {error.strerror}",
                         where=str(self._path),
                         next_step="free the disk and run the command again; it resumes the run",
@@ -231,7 +231,7 @@ class Appender:
             self._loop.call_soon_threadsafe(_settle, [future for _, future in waiting], failure)
 
 
-def _settle(futures: list[asyncio.Future[None]], failure: DriftError | None) -> None:
+def _settle(futures: list[asyncio.Future[None]], failure: StorageError | None) -> None:
     for future in futures:
         if future.done():
             continue
