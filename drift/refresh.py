@@ -215,9 +215,12 @@ class Record:
         *,
         models: Sequence[str] = (),
         progress: Progress | None = None,
+        say: Callable[[str], None] = lambda text: None,
         environ: Mapping[str, str] = os.environ,
     ) -> Outcome:
         """Make one run: ask, seal, judge, derive. Register first if nothing is registered.
+
+        Before the first question `say` is told what is asked and what it costs at most.
 
         Raises
         ------
@@ -243,6 +246,7 @@ class Record:
         else:
             outcome.notes.append(f"resuming run {current.run}")
         outcome.run, outcome.scope = current.run, current.header["scope"]
+        say(self._announcement(current, chosen, bank))
         paused = False
         for model in chosen:
             if model.key in current.stopped:
@@ -371,6 +375,19 @@ class Record:
                 if line.body["started_at"][:10] < day:
                     return
                 yield line.body
+
+    def _announcement(self, current: OpenRun, chosen: Sequence[ModelSpec], bank: Bank) -> str:
+        """Say how much is to be asked, and what that costs at most where prices are stated."""
+        unasked = [(model, current.unasked(model.key)) for model in chosen]
+        text = f"run {current.run} ({current.header['scope']}): "
+        text += f"{sum(len(keys) for _, keys in unasked)} questions to "
+        text += ", ".join(model.key for model in chosen)
+        costs = [
+            estimate(model, [bank.prompts[key] for key in keys])["cost_usd"]
+            for model, keys in unasked
+        ]
+        priced = [Decimal(cost) for cost in costs if cost is not None]
+        return text + (f"; at most {sum(priced):.4f} USD" if priced else "")
 
     def _afford(self, model: ModelSpec, current: OpenRun, bank: Bank) -> None:
         """Refuse to start a model whose estimated cost the day's budget cannot pay."""

@@ -188,7 +188,9 @@ def test_the_daily_budget_drops_whole_models_last_first(project: Path, clock: Ti
     with Loopback(refusing(lambda request: False)) as server:
         # One full run of one model is estimated at 144 x 48 tokens: about .7 USD.
         write_panel(project, server.base_url, head="daily_budget_usd = 0.75", each=prices)
-        outcome = run(project, clock)
+        said: list[str] = []
+        outcome = run(project, clock, say=said.append)
+    assert "288 questions to steady, subject; at most 1.4" in said[0]
     assert outcome.exit_code == 3 and outcome.sealed
     models = reading(project / "data" / "test", outcome.run)
     assert models["steady"]["coverage"]["determined"] == 144  # type: ignore[index]
