@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -64,7 +65,8 @@ def add_run(made: Record, number: int, chance: random.Random) -> None:
             for key in current.header["keys"]:
                 at = chance.randrange(max(1, len(WORDS) - 260))
                 text = " ".join(WORDS[at : at + 250])[:1500].ljust(1500, ".")
-                if chance.random() < 0.1:
+                # One arm in eleven is refused, and 1.5 % of the arms err for one run.
+                if (zlib.crc32(key.encode()) % 11 == 0) != (chance.random() < 0.015):
                     text = REFUSAL + text
                 current.rows.append(
                     {

@@ -190,7 +190,7 @@ def test_the_daily_budget_drops_whole_models_last_first(project: Path, clock: Ti
         write_panel(project, server.base_url, head="daily_budget_usd = 0.75", each=prices)
         said: list[str] = []
         outcome = run(project, clock, say=said.append)
-    assert "288 questions to steady, subject; at most 1.4" in said[0]
+    assert "288 questions to steady, subject; at most 1.39" in said[0]
     assert outcome.exit_code == 3 and outcome.sealed
     models = reading(project / "data" / "test", outcome.run)
     assert models["steady"]["coverage"]["determined"] == 144  # type: ignore[index]
