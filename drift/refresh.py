@@ -427,7 +427,7 @@ class Record:
         if not asks:
             return
 
-        async def work(base_url: str | None, fingerprint: str | None) -> None:
+        async def work(base_url: tuple[str, ...] | None, fingerprint: str | None) -> None:
             async with Appender(current.path) as appender:
 
                 async def keep(response: Response) -> None:

@@ -50,7 +50,7 @@ async def ask_model(
     *,
     keep: Keep,
     clock: Clock,
-    base_url: str | None = None,
+    base_url: str | Sequence[str] | None = None,
     seed: int | None = None,
     time_budget_s: float = 3600,
     transport: httpx.AsyncBaseTransport | None = None,
@@ -72,8 +72,8 @@ async def ask_model(
         next question, so that at most ``model.concurrency`` answers can be lost.
     clock : callable
         The present UTC time: for ``asked_at`` and for a Retry-After that is a date.
-    base_url : str, optional
-        Used in place of ``model.base_url``.
+    base_url : str or sequence of str, optional
+        Used in place of ``model.base_url``; several are equal servers, for workers in turn.
     seed : int, optional
         The seed to send, already resolved from the seed policy.
     time_budget_s : float
@@ -103,14 +103,16 @@ async def ask_model(
     ``latency_ms`` are those of the attempt that is stored.
     """
     secret = read_secret(model, environ)
-    url = _endpoint(model, base_url)
+    given = base_url or model.base_url or ""
+    given = [given] if isinstance(given, str) else given
+    urls = [_checked(model, url) for url in given]
     payload, deadline = _payload(model, seed), time.monotonic() + time_budget_s
-    asker = _Asker(model, payload, url, secret, clock, fingerprint, sleep, jitter, deadline)
+    asker = _Asker(model, payload, secret, clock, fingerprint, sleep, jitter, deadline)
     headers = {"user-agent": f"refusal-drift/{__version__}", "accept-encoding": "gzip"}
     headers["content-type"] = "application/json"
     if secret:
         headers["authorization"] = f"Bearer {secret}"
-    local = url.host in _LOOPBACK
+    local = urls[0].host in _LOOPBACK
     settings: dict[str, Any] = {
         "headers": headers,
         # A cookie would tie later requests to earlier ones.
@@ -127,8 +129,10 @@ async def ask_model(
         # A pool of httpx scans its connections for each of them at each request: one pool a
         # worker takes a fifth of the processor time at 64 in flight.
         clients = [
-            await stack.enter_async_context(httpx.AsyncClient(**settings))
-            for _ in range(workers if transport is None else 1)
+            await stack.enter_async_context(
+                httpx.AsyncClient(base_url=urls[number % len(urls)], **settings)
+            )
+            for number in range(workers if transport is None else 1)
         ]
         queue = iter(asks)
         try:
@@ -148,7 +152,6 @@ class _Asker:
 
     model: ModelSpec
     payload: dict[str, Any]
-    url: httpx.URL
     secret: str | None = field(repr=False)
     clock: Clock
     fingerprint: str | None
@@ -239,7 +242,7 @@ class _Asker:
         """Send one request and read its reply, whatever happens on the way."""
         try:
             async with asyncio.timeout(self.model.timeout_s):
-                async with client.stream("POST", self.url, content=body) as reply:
+                async with client.stream("POST", "chat/completions", content=body) as reply:
                     headers, received = reply.headers, bytearray()
                     if reply.is_stream_consumed:  # an in-memory transport's, read and decoded
                         headers, received = httpx.Headers(), bytearray(reply.content)
@@ -293,11 +296,10 @@ def read_secret(model: ModelSpec, environ: Mapping[str, str]) -> str | None:
     return secret
 
 
-def _endpoint(model: ModelSpec, base_url: str | None) -> httpx.URL:
-    text = base_url or model.base_url or ""
+def _checked(model: ModelSpec, base_url: str) -> httpx.URL:
     problem = "expected http:// or https:// and a host"
     try:
-        url = httpx.URL(text.rstrip("/") + "/chat/completions")
+        url = httpx.URL(base_url)
         if url.userinfo or url.query or url.fragment:
             problem = "credentials, queries and fragments do not belong here; use api_key_env"
         elif url.scheme in ("http", "https") and url.host and 0 < (url.port or 80) < 65536:

@@ -1,7 +1,7 @@
-"""Our own loopback server: real weights run in this process by llama.cpp.
+"""Our own loopback servers: real weights run in this process by llama.cpp.
 
-The server lives in threads of this process, so that nothing is left running when the
-process is killed. It is asked over HTTP like any provider, and knows only its alias.
+They live in threads of this process, so that nothing is left running when the process is
+killed. They are asked over HTTP like any provider, and know only their alias.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ _TEMPLATE_HEAD = (
 
 
 @contextlib.contextmanager
-def serve(model: ModelSpec, weights: Path) -> Iterator[str]:
-    """Serve `weights` under the name ``model.model``; yield the server's base URL.
+def serve(model: ModelSpec, weights: Path) -> Iterator[tuple[str, ...]]:
+    """Serve `weights` under the name ``model.model``; yield the base URLs, one a slot.
 
-    The address is 127.0.0.1 at a free port. ``model.server`` gives the number of slots,
-    the tokens of context of each, and the sampling and system prompt that the server
-    applies where a request names none. No prompt cache is kept: an answer must not
-    depend on what was asked before it. With more than one slot it may still depend on what
-    is answered beside it, since llama.cpp rounds differently for batches of other sizes.
+    Every slot is a server of its own at a free port of 127.0.0.1, since llama.cpp rounds
+    differently for batches of other sizes: with slots in one server an answer would depend
+    on what is answered beside it. No prompt cache is kept either, so that it does not
+    depend on what was asked before. The servers share the weights' memory.
+
+    ``model.server`` gives the slots, the tokens of context of each, and the sampling and
+    system prompt that a server applies where a request names none.
 
     Raises
     ------
@@ -57,12 +59,12 @@ def serve(model: ModelSpec, weights: Path) -> Iterator[str]:
         del server
         parameters.chat_template = _TEMPLATE_HEAD + found.json()["chat_template"]
         parameters.default_template_kwargs = {_PROMPT_NAME: json.dumps(prompt, ensure_ascii=False)}
-    server = _start(model, parameters, weights)
+    servers = [_start(model, parameters, weights) for _ in range(model.server.slots)]
     try:
-        yield f"{server.listening_address}/v1"
+        yield tuple(f"{server.listening_address}/v1" for server in servers)
     finally:
-        # The last reference: the server stops and its memory is free when this returns.
-        del server
+        # The last references: a server stops and frees its memory when its own is gone.
+        servers.clear()
 
 
 def serving_facts() -> str:
@@ -110,13 +112,14 @@ def _parameters(model: ModelSpec, weights: Path) -> Any:
     parameters.model_alias = {model.model}
     parameters.hostnames = ["127.0.0.1"]
     parameters.port = 0
-    parameters.n_parallel = spec.slots
-    parameters.n_ctx = spec.slots * spec.context
-    threads = min(os.cpu_count() or 1, _MOST_THREADS)
+    parameters.n_parallel = 1
+    parameters.n_ctx = spec.context
+    threads = min(max((os.cpu_count() or 1) // spec.slots, 1), _MOST_THREADS)
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
     # Flash attention splits its sums by thread, which would tie answers to the machine's cores.
     parameters.flash_attn_type = llama.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     parameters.n_gpu_layers = 0
+    parameters.no_extra_bufts = True  # repacked weights could not be shared
     parameters.ui = parameters.endpoint_slots = False
     parameters.verbosity = -1
     parameters.cache_prompt = parameters.cache_idle_slots = False

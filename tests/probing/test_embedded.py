@@ -36,9 +36,9 @@ def target(**server: Any) -> ModelSpec:
     )
 
 
-def ask(url: str, model: ModelSpec, asks: list[Ask]) -> dict[str, str]:
-    server = Loopback(lambda request: pytest.fail("not asked"), base_url=url)
-    asked = ask_all(server, asks, model, fingerprint=serving_facts())
+def ask(urls: tuple[str, ...], model: ModelSpec, asks: list[Ask]) -> dict[str, str]:
+    unused = Loopback(lambda request: pytest.fail("not asked"))
+    asked = ask_all(unused, asks, model, base_url=urls, fingerprint=serving_facts())
     assert asked.error is None
     assert {row.status for row in asked.rows} <= {"ok", "truncated"}
     assert {row.served_model for row in asked.rows} == {"SmolLM2-135M-Instruct"}
@@ -51,11 +51,12 @@ def test_the_real_model_answers_the_same_at_temperature_0_whatever_ran_before(
     smollm2_weights: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asks = questions(6)
-    with serve(target(), smollm2_weights) as url:
-        first = ask(url, target(), asks)
-        again = ask(url, target(), asks[::-1])
-    with serve(target(slots=1), smollm2_weights) as url:
-        alone = ask(url, target(), asks)
+    with serve(target(), smollm2_weights) as urls:
+        assert len(set(urls)) == 2
+        first = ask(urls, target(), asks)
+        again = ask(urls, target(), asks[::-1])
+    with serve(target(slots=1), smollm2_weights) as urls:
+        alone = ask(urls, target(), asks)
     assert first == again == alone
     assert capfd.readouterr() == ("", "")
 
@@ -63,9 +64,10 @@ def test_the_real_model_answers_the_same_at_temperature_0_whatever_ran_before(
 @pytest.mark.weights
 def test_the_server_holds_its_own_sampling_and_system_prompt(smollm2_weights: Path) -> None:
     prompt = 'Say "no"\nto {{ all }} {% of %} it, \u4e2d.'
-    spec = target(system_prompt=prompt, sampling={"temp": Decimal("0.25"), "top_k": 7})
-    with serve(spec, smollm2_weights) as url, httpx.Client(trust_env=False, timeout=60) as client:
-        address = url.removesuffix("/v1")
+    sampling = {"temp": Decimal("0.25"), "top_k": 7}
+    spec = target(slots=1, system_prompt=prompt, sampling=sampling)
+    with serve(spec, smollm2_weights) as urls, httpx.Client(trust_env=False, timeout=60) as client:
+        address = urls[0].removesuffix("/v1")
         defaults = client.get(f"{address}/props").json()["default_generation_settings"]["params"]
         bare = [{"role": "user", "content": "Hello?"}]
         own = [{"role": "system", "content": "Ours."}, *bare]
@@ -86,8 +88,8 @@ def test_nothing_runs_on_when_the_process_is_killed(smollm2_weights: Path) -> No
         from drift.config import ModelSpec
         from drift.probing.embedded import serve
         model = ModelSpec(key="k", kind="embedded", model="m", weights="w")
-        with serve(model, Path(sys.argv[1])) as url:
-            print(url, flush=True)
+        with serve(model, Path(sys.argv[1])) as urls:
+            print(urls[0], flush=True)
             time.sleep(600)
     """
     with subprocess.Popen(
@@ -109,14 +111,13 @@ def test_nothing_runs_on_when_the_process_is_killed(smollm2_weights: Path) -> No
 
 
 @pytest.mark.weights
-def test_the_server_is_gone_when_its_context_ends(smollm2_weights: Path) -> None:
-    with (
-        pytest.raises(RuntimeError, match="while it runs"),
-        serve(target(), smollm2_weights) as url,
-    ):
-        raise RuntimeError("while it runs")
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(url, trust_env=False)
+def test_the_servers_are_gone_when_their_context_ends(smollm2_weights: Path) -> None:
+    spec = target()
+    with pytest.raises(RuntimeError, match="while they run"), serve(spec, smollm2_weights) as urls:
+        raise RuntimeError("while they run")
+    for url in urls:
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url, trust_env=False)
 
 
 def test_a_file_that_is_no_model_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -27,16 +27,13 @@ def test_every_field_of_a_panel_is_explained_in_the_file_that_people_copy() -> N
     assert [name for name in sorted(fields) if name not in text] == []
 
 
-def test_the_embedded_models_are_asked_one_at_a_time_at_temperature_0() -> None:
+def test_the_embedded_models_are_asked_one_question_a_server_at_temperature_0() -> None:
     panel = load_panel("embedded", root=ROOT)
     assert [model.role for model in panel.models] == ["reference", "subject"]
     assert panel.cadence_hours is None
     for model in panel.models:
-        assert (model.server.slots, model.parameters, model.max_tokens) == (
-            1,
-            {"temperature": 0},
-            48,
-        )
+        assert model.server.slots == model.concurrency == 2
+        assert (model.parameters, model.max_tokens) == ({"temperature": 0}, 48)
         assert model.weights_sha256
 
 
