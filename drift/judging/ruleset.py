@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from drift.config import load_toml
 from drift.errors import ConfigurationError
-from drift.judging.view import View, read_view
+from drift.judging.view import View
 
 Word = Literal["refused", "answered", "undetermined"]
 
@@ -20,52 +22,64 @@ ACTS = ("decline", "disclaimer", "caveat", "rebuttal", "sermon", "exhortation")
 FILLERS = ("redirect", "referral", "evasion", "moral", "courtesy")
 #: Kinds that mark no sentence: what only looks like a decline, what announces an answer.
 MARKERS = ("idiom", "engagement")
-KINDS = {kind: weight for weight, kind in enumerate(ACTS + FILLERS)}
 QUESTIONS = (
     "yes_or_no verdict compose why negation because function_word wants_chinese wants_latin"
 ).split()
+_STRICT = ConfigDict(extra="forbid")
 
 
-@dataclass(frozen=True)
+class Hit(NamedTuple):
+    """Where a rule was found in the view's text; `SUBSTANCE` where none was."""
+
+    start: int
+    end: int
+    kind: str
+    rule: str
+    place: str
+
+
+SUBSTANCE = Hit(0, 0, "substance", "", "any")
+
+
+@dataclass(frozen=True, config=_STRICT)
 class Rule:
     """One rule.
 
-    ``needs`` are words (in other languages than English, pieces of text) of which one
-    must stand in the text; ``heads`` are the words that the pattern may begin with; ``place`` is
+    ``needs`` are words (in Chinese, pieces of text) of which one must stand in the
+    text; ``heads`` are the words that the pattern may begin with; ``place`` is
     ``start`` if the match must open a sentence, ``end`` if a decline counts even
     after an answer, else ``any``.
     """
 
     id: str
     kind: str
-    language: str
+    language: Literal["en", "zh"]
     pattern: re.Pattern[str]
-    needs: frozenset[str]
-    heads: tuple[str, ...]
-    place: str
+    needs: Annotated[frozenset[str], Field(min_length=1)]
     reason: str
-    examples: tuple[str, ...]
+    examples: Annotated[tuple[str, ...], Field(min_length=1)]
+    heads: tuple[str, ...] = ()
+    place: Literal["any", "start", "end"] = "any"
 
-    def find(self, view: View) -> list[tuple[int, int]]:
-        """Return start and end, in the view's text, of every match."""
-        text = view.text
+    def find(self, view: View) -> list[Hit]:
+        """Return every match: by place, or by head and then by place."""
+        text, more = view.text, (self.kind, self.id, self.place)
         if self.language == "en":
             if view.words.isdisjoint(self.needs):
                 return []
-        elif self.language == "zh" and not view.han:
+        elif not view.han or not any(need in text for need in self.needs):
             return []
-        elif not any(need in text for need in self.needs):
-            return []
-        if self.place != "start" and not self.heads:
-            return [match.span() for match in self.pattern.finditer(text)]
-        starts = view.units
-        if self.place != "start":
-            starts = [place for head in self.heads for place in view.places(head)]
         match_at = self.pattern.match
-        return [match.span() for start in starts if (match := match_at(text, start))]
+        if self.place == "start":
+            matches = [match_at(text, start) for start in view.units]
+        elif self.heads:
+            matches = [match_at(text, place) for place in view.places(*self.heads)]
+        else:
+            matches = [*self.pattern.finditer(text)]
+        return [Hit(*match.span(), *more) for match in matches if match]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Anchor:
     """A frozen text with its author's label."""
 
@@ -79,77 +93,52 @@ class Anchor:
     declined: bool = False
 
 
-@dataclass(frozen=True)
 class Ruleset:
-    """The content of ``rules.toml``; ``structural`` maps ids without a pattern to reasons."""
+    """The rules and anchors of one folder.
 
-    version: str
-    rules: tuple[Rule, ...]
-    structural: dict[str, str]
-    questions: dict[str, re.Pattern[str]]
+    ``rules`` are sorted by kind; ``structural`` holds the reasons of the ids which have
+    no pattern; ``asks`` are the patterns for what a question asks.
 
+    Raises
+    ------
+    ConfigurationError
+        A file is missing or malformed, or a rule is wrong; file, rule and fault are named.
+    """
 
-def read_rules(path: Path) -> Ruleset:
-    """Read a rules file; raise :class:`ConfigurationError` naming rule and fault."""
-    document = load_toml(path, kind="judge rules")
-    terms, rules, where = document.get("terms", {}), [], str(path)
-    seen = {entry.get("id") for entry in document.get("structural", [])}
-    try:
-        questions = {name: _compile(document["questions"][name], terms) for name in QUESTIONS}
-        for number, entry in enumerate(document["rule"], start=1):
-            where = f"{path}: rule {entry.get('id', number)!r}"
-            rules.append(_read_rule(entry, terms))
-            if entry["id"] in seen:
-                raise ValueError("rule id used twice")
-            seen.add(entry["id"])
-        where = str(path)
-        structural = {entry["id"]: entry["reason"] for entry in document["structural"]}
-        return Ruleset(document["version"], tuple(rules), structural, questions)
-    except KeyError as error:
-        raise ConfigurationError(f"missing field or unknown term {error}", where=where) from None
-    except (re.error, TypeError, ValueError) as error:
-        raise ConfigurationError(str(error), where=where) from None
+    def __init__(self, folder: Path) -> None:
+        where = str(folder / "rules.toml")
+        document = load_toml(Path(where), kind="judge rules")
+        try:
+            self.version, terms = document["version"], document["terms"]
+            self.asks = {name: _compile(document["questions"][name], terms) for name in QUESTIONS}
+            self.structural = {entry["id"]: entry["reason"] for entry in document["structural"]}
+            self.rules: dict[str, list[Rule]] = {kind: [] for kind in ACTS + FILLERS + MARKERS}
+            ids = set(self.structural)
+            for number, entry in enumerate(document["rule"], start=1):
+                where = f"{folder / 'rules.toml'}: rule {entry.get('id', number)!r}"
+                rule = Rule(**entry | {"pattern": _compile(entry["pattern"], terms)})
+                self.rules[rule.kind].append(rule)
+                if rule.id in ids:
+                    raise ValueError("rule id used twice")
+                ids.add(rule.id)
+                for example in rule.examples:
+                    if not rule.find(View(example)):
+                        raise ValueError(f"example not found by its own rule: {example!r}")
+            where = str(folder / "anchors.json")
+            self.anchors: list[Anchor] = []
+            for entry in json.loads(Path(where).read_text(encoding="utf-8"))["anchors"]:
+                where = f"{folder / 'anchors.json'}: anchor {entry.get('id')!r}"
+                self.anchors.append(Anchor(**entry))
+            if not 0 < len(self.anchors) == len({anchor.id for anchor in self.anchors}):
+                raise ValueError("no anchor given, or an id used twice")
+        except (KeyError, OSError, re.error, TypeError, ValueError) as error:
+            what = f"missing or unknown: {error}" if isinstance(error, KeyError) else str(error)
+            if isinstance(error, ValidationError):
+                what = "; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())
+            raise ConfigurationError(what, where=where) from None
 
 
 def _compile(source: str, terms: dict[str, str]) -> re.Pattern[str]:
     source = re.sub(r"\{([a-z_]+)\}", lambda match: f"(?:{terms[match[1]]})", source)
     # A space stands for any white space, so that a line break hides nothing.
     return re.compile(source.replace(" ", r"(?:\s+)"))
-
-
-def _read_rule(entry: dict[str, Any], terms: dict[str, str]) -> Rule:
-    rule = Rule(
-        id=entry["id"],
-        kind=entry["kind"],
-        language=entry["language"],
-        pattern=_compile(entry["pattern"], terms),
-        needs=frozenset(entry["needs"]),
-        heads=tuple(entry.get("heads", ())),
-        place=entry.get("place", "any"),
-        reason=entry["reason"],
-        examples=tuple(entry["examples"]),
-    )
-    for name, allowed in (("kind", (*KINDS, *MARKERS)), ("place", ("any", "start", "end"))):
-        if getattr(rule, name) not in allowed:
-            raise ValueError(f"unknown {name} {getattr(rule, name)!r}; expected one of {allowed}")
-    if not rule.needs or not rule.examples:
-        raise ValueError("needs and examples must each hold at least one entry")
-    for example in rule.examples:
-        if not rule.find(read_view(example)):
-            raise ValueError(f"example not found by its own rule: {example!r}")
-    return rule
-
-
-def read_anchors(path: Path) -> tuple[Anchor, ...]:
-    """Read the anchors; raise :class:`ConfigurationError` if one is malformed."""
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["anchors"]
-        anchors = tuple(Anchor(**entry) for entry in entries)
-        ids = [anchor.id for anchor in anchors]
-        wrong = {id_ for id_ in ids if ids.count(id_) > 1}
-        wrong |= {anchor.id for anchor in anchors if anchor.label not in get_args(Word)}
-        if wrong or not anchors:
-            raise ValueError(f"id used twice or unknown label: {sorted(wrong) or 'none given'}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(f"anchors cannot be read: {error}", where=str(path)) from None
-    return anchors

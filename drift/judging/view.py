@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_right
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 #: Characters of the answer that are read at its head and at its tail. A decline
 #: stands in one of them; the bound keeps the cost of a long text down.
@@ -27,13 +25,14 @@ _RESIDUE = re.compile(
     re.I,
 )
 _END = re.compile(r"<\|(?:im_end|im_start|endoftext|eot_id|end)\|>|</s>")
-_FENCE = re.compile(r"```[^`]*```")
-_BLOCKQUOTE = re.compile(r"^ *>[^\n]*", re.M)
 _JSON = re.compile(r"\s*(?:```(?:json)?\s*)?[{\[]\s*[\"{]", re.I)
 _KEY = re.compile(r'"[\w -]{1,40}"\s*:|\\n|\\"|[\[\]{}"]')
+#: Quoted matter in the order in which it is blanked, by a mark that must stand in it.
 _QUOTED = {
-    '"': re.compile(r'(?<![\w"])"(?=\S)[^"\n]*(?<=\S)"(?!\w)'),
-    "'": re.compile(r"(?<![\w'])'(?=[a-z])(?:[^'\n]|(?<=\w)'(?=\w)){2,200}'(?![\w'])"),
+    "```": re.compile(r"```[^`]*```"),
+    ">": re.compile(r"^ *>[^\n]*", re.M),
+    '"': re.compile(r'"(?<![\w"]")(?=\S)[^"\n]*(?<=\S)"(?!\w)'),
+    "'": re.compile(r"'(?<![\w']')(?=[a-z])(?:[^'\n]|(?<=\w)'(?=\w)){2,200}'(?![\w'])"),
     "“": re.compile(r"“[^“”\n]*”"),
     "「": re.compile(r"「[^「」\n]*」"),
     "『": re.compile(r"『[^『』\n]*』"),
@@ -52,17 +51,37 @@ _CLAUSE = re.compile(r"[,，、](?=但|不过|然而|可是|如果|建议|请)")
 _PUNCTUATION = str.maketrans(dict.fromkeys('.,;:!?()[]{}"<>/\\\n', " "))
 WORD = re.compile(r"[^\W_]")
 HAN = re.compile("[\u4e00-\u9fff]")
-_EXOTIC = re.compile("[^\x00-\x7f\u00a1-\u024f\u2010-\u2026\u20ac]")
 _GREEK_CYRILLIC = re.compile("[\u0370-\u04ff]")
 _CYRILLIC_ONLY = re.compile("[бвгдёжзийклмнптфцчшщъыьэюя]", re.I)
-
-_COMMON = {"’": "'", "‘": "'", "\u00a0": " ", "‐": "-", "‑": "-", "´": "'"}
 _LOOKALIKE = str.maketrans("аеорсухіјѕАЕОРСХІЈЅΑΕΟΙο", "aeopcyxijsAEOPCXIJSAEOIo")
+
+
 # Traditional forms of the characters which the Chinese rules use.
-_TRADITIONAL = str.maketrans(
-    "對無說請問題這個們會為創寫論協幫關話換討評應與當規違內輸聽談參議權責讓遺絕點實現",
-    "对无说请问题这个们会为创写论协帮关话换讨评应与当规违内输听谈参议权责让遗绝点实现",
+_TRADITIONAL = "對無說請問題這個們會為創寫論協幫關話換討評應與當規違內輸聽談參議權責讓遺絕點實現"
+_SIMPLIFIED = "对无说请问题这个们会为创写论协帮关话换讨评应与当规违内输听谈参议权责让遗绝点实现"
+_PLAIN = {
+    **dict.fromkeys("\t\r\x0b\x0c\x85\u00a0\u1680\u202f\u205f\u3000", " "),
+    **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
+    **dict.fromkeys("’‘´ʼ＇′ʹ", "'"),
+    **{"\u2028": "\n", "\u2029": "\n", "İ": "i", "‐": "-", "‑": "-"},
+    **dict(zip(_TRADITIONAL, _SIMPLIFIED, strict=True)),
+}
+_FOLDED = re.compile(
+    f"[{''.join(_PLAIN)}\u2100-\u214f\u24b6-\u24e9\uff01-\uff5e\U0001d400-\U0001d7ff]"
 )
+
+
+def fold(text: str) -> str:
+    """Return `text` in lower case with look-alike characters folded, length unchanged."""
+    text = _FOLDED.sub(_fold_one, text)
+    if _GREEK_CYRILLIC.search(text) and not _CYRILLIC_ONLY.search(text):
+        text = text.translate(_LOOKALIKE)
+    return text.lower()
+
+
+def _fold_one(match: re.Match[str]) -> str:
+    plain = _PLAIN.get(match[0]) or unicodedata.normalize("NFKC", match[0])
+    return plain if len(plain) == 1 else match[0]
 
 
 @cache
@@ -71,163 +90,72 @@ def _word_pattern(word: str) -> re.Pattern[str]:
     return re.compile(rf"{word}(?![\w'])(?<!\w{word})")
 
 
-def _fold_table() -> dict[int, int | str]:
-    table: dict[int, int | str] = {}
-    for first, last in ((0xFF01, 0xFF5E), (0x1D400, 0x1D7FF), (0x2100, 0x214F), (0x24B6, 0x24E9)):
-        for code in range(first, last + 1):
-            folded = unicodedata.normalize("NFKC", chr(code))
-            if len(folded) == 1:
-                table[code] = folded
-    table |= dict.fromkeys(map(ord, "ʼ＇′ʹ"), "'")
-    table |= dict.fromkeys([0x1680, 0x202F, 0x205F, 0x3000, 0x85, *range(0x2000, 0x200B)], " ")
-    return table | {ord("İ"): "i", 0x2028: "\n", 0x2029: "\n"} | _TRADITIONAL
-
-
-_FOLD = _fold_table()
-
-
-@dataclass(frozen=True)
 class View:
     """One stored text as the rules see it.
 
-    ``text`` is in lower case; ``start`` and ``end`` bound the stored text without
-    reasoning and residue; ``unfinished`` says that all of it is reasoning;
-    ``windows`` are the stored ranges that are read; ``folded`` is the window
-    before quotations (``quoted``) are blanked in ``masked`` and markup is deleted.
+    ``answer`` is the stored text from ``start`` on, without reasoning and residue;
+    ``unfinished`` says that all is reasoning; ``middle`` counts the characters between
+    head and tail. What is read is ``folded``; ``masked`` is the same with quotations
+    blanked (they are kept in ``quoted``), and ``text``, which the rules are tried on,
+    is that without markup. Of ``text``, ``words`` are the words, with their apostrophes
+    and hyphens; ``han`` counts its Chinese characters; ``units`` are the offsets where
+    its sentences and contrasted clauses start, and the one where it ends.
     """
 
-    stored: str
-    start: int
-    end: int
-    unfinished: bool
-    windows: tuple[tuple[int, int], ...]
-    folded: str
-    masked: str
-    quoted: str
-    text: str
-
-    @property
-    def answer(self) -> str:
-        """The stored text without reasoning and residue."""
-        return self.stored[self.start : self.end]
-
-    @property
-    def middle(self) -> int:
-        """Number of characters between head and tail which are not read."""
-        return self.windows[-1][0] - self.windows[0][1] if len(self.windows) > 1 else 0
-
-    @cached_property
-    def words(self) -> set[str]:
-        """The words of the view; apostrophes and hyphens belong to words."""
-        plain = self.text
-        if not plain.isascii():
-            plain = plain.encode("ascii", "replace").decode()
-        return set(plain.translate(_PUNCTUATION).split())
-
-    @cached_property
-    def _places(self) -> dict[str, list[int]]:
-        return {}
-
-    def places(self, word: str) -> list[int]:
-        """Return where `word` stands in the view."""
-        if word not in self.words:
-            return []
-        if word not in self._places:
-            self._places[word] = [m.start() for m in _word_pattern(word).finditer(self.text)]
-        return self._places[word]
-
-    @cached_property
-    def han(self) -> bool:
-        """Whether a Chinese character stands in the view."""
-        return has_han(self.text)
-
-    @cached_property
-    def units(self) -> list[int]:
-        """Where each sentence or contrasted clause of the view starts, in order."""
-        text = self.text
-        first = WORD.search(text)
-        starts = {first.start() if first else 0}
-        starts.update(match.end() for match in _UNIT_END.finditer(text))
-        places = (place for turn in _TURNS for place in self.places(turn))
-        starts.update(place for place in places if CONTRAST.match(text, place))
+    def __init__(self, stored: str) -> None:
+        self.start = max((match.end() for match in _CLOSE.finditer(stored)), default=0)
+        self.unfinished = not self.start and _OPEN.match(stored) is not None
+        if self.unfinished:
+            self.start = len(stored)
+        while match := _RESIDUE.match(stored, self.start):
+            self.start = match.end()
+        end = _END.search(stored, self.start)
+        self.answer = window = stored[self.start : end.start() if end else None]
+        self.middle = max(0, len(window) - HEAD - TAIL)
+        if self.middle:
+            window = f"{window[:HEAD]}\n{window[-TAIL:]}"
+        self.folded = fold(window)
+        self.masked, self.quoted = _blank_mentions(self.folded)
+        self.text = _MARKUP.sub("", self.masked)
+        self.han = len(HAN.findall(self.text))
+        # Characters outside ASCII part words; without them `translate` is fast.
+        plain = self.text.encode("ascii", "replace").decode()
+        self.words = set(plain.translate(_PUNCTUATION).split())
+        self._places: dict[str, list[int]] = {}
+        first = WORD.search(self.text)
+        starts = {first.start() if first else 0, len(self.text)}
+        starts.update(match.end() for match in _UNIT_END.finditer(self.text))
+        starts.update(at for at in self.places(*_TURNS) if CONTRAST.match(self.text, at))
         if not self.words.isdisjoint(("while", "although", "though")):
-            starts.update(match.end() for match in _CONCESSION.finditer(text))
+            starts.update(match.end() for match in _CONCESSION.finditer(self.text))
         if self.han:
-            starts.update(match.end() for match in _CLAUSE.finditer(text))
-        starts.discard(len(text))
-        return sorted(starts)
+            starts.update(match.end() for match in _CLAUSE.finditer(self.text))
+        self.units = sorted(starts)
 
-    @cached_property
-    def _cuts(self) -> tuple[list[int], list[int]]:
-        kept, removed, total = [0], [0], 0
-        for match in _MARKUP.finditer(self.masked):
-            total += match.end() - match.start()
-            kept.append(match.end() - total)
-            removed.append(total)
-        return kept, removed
-
-    def origin(self, position: int) -> int:
-        """Return the offset in the stored text of a position of the view."""
-        kept, removed = self._cuts
-        return self.stored_offset(position + removed[bisect_right(kept, position) - 1])
-
-    def stored_offset(self, position: int) -> int:
-        """Return the offset in the stored text of a position of ``folded``."""
-        for start, end in self.windows[:-1]:
-            if position < end - start:
-                return start + position
-            position -= end - start + 1
-        return self.windows[-1][0] + position
+    def places(self, *words: str) -> list[int]:
+        """Return where each of `words` stands in the view, word by word."""
+        for word in self.words.intersection(words).difference(self._places):
+            found = _word_pattern(word).finditer(self.text)
+            self._places[word] = [match.start() for match in found]
+        return [place for word in words for place in self._places.get(word, ())]
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the stored offsets of the view's characters `start` to `end`."""
         return self.origin(start), self.origin(end - 1) + 1
 
+    def origin(self, position: int) -> int:
+        """Return the offset in the stored text of a position of `text`."""
+        for match in _MARKUP.finditer(self.masked):
+            if match.start() > position:
+                break
+            position += match.end() - match.start()
+        return self.stored_offset(position)
 
-def read_view(stored: str) -> View:
-    """Return the speech-act view of one stored text; never raises."""
-    start, end, unfinished = 0, len(stored), False
-    if "<" in stored:
-        start, unfinished = _after_reasoning(stored)
-    while match := _RESIDUE.match(stored, start):
-        start = match.end()
-    if "<" in stored and (closed := _END.search(stored, start)):
-        end = closed.start()
-    windows: tuple[tuple[int, int], ...] = ((start, end),)
-    if end - start > HEAD + TAIL:
-        windows = ((start, start + HEAD), (end - TAIL, end))
-    folded = fold("\n".join(stored[first:last] for first, last in windows))
-    masked, quoted = _blank_mentions(folded)
-    return View(
-        stored, start, end, unfinished, windows, folded, masked, quoted, _MARKUP.sub("", masked)
-    )
-
-
-def fold(text: str) -> str:
-    """Return `text` in lower case with look-alike characters folded, length unchanged."""
-    if not text.isascii():
-        for char, plain in _COMMON.items():
-            text = text.replace(char, plain)
-        if _EXOTIC.search(text):
-            text = text.translate(_FOLD)
-            if _GREEK_CYRILLIC.search(text) and not _CYRILLIC_ONLY.search(text):
-                text = text.translate(_LOOKALIKE)
-        text = text.replace("İ", "i")
-    for space in "\t\r\x0b\x0c":
-        text = text.replace(space, " ")
-    return text.lower()
-
-
-def has_han(text: str) -> bool:
-    """Return whether a Chinese character stands in `text`."""
-    return not text.isascii() and HAN.search(text) is not None
-
-
-def _after_reasoning(stored: str) -> tuple[int, bool]:
-    closed = [match.end() for match in _CLOSE.finditer(stored)]
-    if closed:
-        return closed[-1], False
-    return (len(stored), True) if _OPEN.match(stored) else (0, False)
+    def stored_offset(self, position: int) -> int:
+        """Return the offset in the stored text of a position of `folded`."""
+        # Between head and tail stands a line break which is not in the stored text.
+        skipped = self.middle - 1 if self.middle and position >= HEAD else 0
+        return self.start + position + skipped
 
 
 def _blank_mentions(text: str) -> tuple[str, str]:
@@ -241,10 +169,6 @@ def _blank_mentions(text: str) -> tuple[str, str]:
         # The strings of a JSON answer are its wrapper, not quotations.
         return _KEY.sub(blank, text), ""
     blanked = text
-    if "```" in text:
-        blanked = _FENCE.sub(blank, blanked)
-    if ">" in text:
-        blanked = _BLOCKQUOTE.sub(blank, blanked)
     for mark, pattern in _QUOTED.items():
         if mark in blanked:
             blanked = pattern.sub(blank, blanked)

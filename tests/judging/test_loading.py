@@ -57,7 +57,9 @@ def write(folder: Path, rules: str, anchors: str | None = None) -> Path:
         ('reason = "A decline."', "", "reason"),
         ("I cannot help.", "I will help.", "I will help."),
         ('needs = ["cannot"]', "needs = []", "needs"),
-        ('language = "en"', 'language = "en"\nplace = "middle"', "middle"),
+        ('language = "en"', 'language = "en"\nplace = "middle"', "place"),
+        ('language = "en"', 'language = "fr"', "language"),
+        ('language = "en"', 'language = "en"\nhead = ["i"]', "head"),
     ],
 )
 def test_a_wrong_rule_is_named_with_its_fault(
@@ -125,8 +127,9 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_the_anchors(tmp_path: P
 
 def test_every_rule_states_its_reason_and_finds_its_examples() -> None:
     judge = load_judge(FOLDER)
-    assert {rule.language for rule in judge.rules} >= {"en", "zh"}
-    for rule in judge.rules:
+    rules = [rule for rules in judge.rules.values() for rule in rules]
+    assert {rule.language for rule in rules} == {"en", "zh"}
+    for rule in rules:
         assert rule.reason.endswith(".")
         assert rule.examples
 

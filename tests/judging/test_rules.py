@@ -345,7 +345,8 @@ def test_a_truncated_text_is_judged_on_what_is_there(text: str, expected: str) -
 
 
 def test_every_decision_names_a_published_rule_and_its_words() -> None:
-    published = {rule.id for rule in JUDGE.rules} | set(JUDGE.structural)
+    published = {rule.id for rules in JUDGE.rules.values() for rule in rules}
+    published |= set(JUDGE.structural)
     for cases in CLASSES.values():
         for _, prompt, text in cases:
             found = label(prompt, text)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from drift.config import project_root
 from drift.judging import Label, load_judge
-from drift.judging.view import read_view
+from drift.judging.view import View
 
 JUDGE = load_judge(project_root() / "config" / "judge")
 PROMPT = "How does a lock work?"
@@ -59,12 +59,12 @@ def test_any_text_gets_the_same_label_twice(prompt: str, text: str) -> None:
 
 @given(anything)
 def test_every_position_of_the_view_maps_into_the_stored_text(text: str) -> None:
-    view = read_view(text)
+    view = View(text)
     places = [view.origin(index) for index in range(len(view.text))]
     assert places == sorted(places)
     for place, char in zip(places, view.text, strict=True):
-        assert view.start <= place <= view.end
-        if char.isascii() and char.isalpha() and len(view.windows) == 1:
+        assert view.start <= place <= view.start + len(view.answer)
+        if char.isascii() and char.isalpha() and not view.middle:
             assert text[place].lower()[0] == char or not text[place].isascii()
 
 
