@@ -10,9 +10,11 @@ from conftest import Ticking
 from loopback import Loopback, Request, failing
 from making import ANSWER, MODELS, REFUSAL, answering, make_runs, record, refusing, run, write_panel
 
-from drift.errors import ConfigurationError, IntegrityError, PartialError
+from drift.config import load_panel
+from drift.errors import ConfigurationError, DriftError, IntegrityError
 from drift.records.store import Store, append_rows, read_rows
 from drift.records.verify import verify_record
+from drift.refresh import Record
 
 
 def reading(folder: Path, outcome_run: str | None) -> dict[str, dict[str, object]]:
@@ -350,13 +352,40 @@ def test_refused_everywhere_is_reported_with_the_controls_first(
     assert REFUSAL in next(folder.glob("transcripts/*/*")).read_text()
 
 
-def test_unreachable_embedded_weights_are_a_partial_error(project: Path, clock: Ticking) -> None:
-    from drift.config import load_panel
-    from drift.errors import DriftError
-    from drift.refresh import Record
-
+def test_weights_that_are_not_here_leave_no_run_behind(
+    project: Path, clock: Ticking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REFUSAL_DRIFT_CACHE", str(tmp_path / "empty"))
     panel = load_panel("embedded", root=project)
     made = Record(panel, folder=project / "data" / "embedded", root=project, clock=clock)
-    with made.opened(), pytest.raises(DriftError, match="weights") as refused:
+    with made.opened(), pytest.raises(DriftError, match="drift weights fetch"):
         made.refresh()
-    assert refused.value.exit_code in (1, PartialError.exit_code)
+    assert not list((project / "data" / "embedded").glob("open/*"))
+
+
+@pytest.mark.weights
+def test_the_real_reference_target_goes_the_whole_way_from_question_to_reading(
+    project: Path, clock: Ticking, smollm2_weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REFUSAL_DRIFT_CACHE", str(smollm2_weights.parent))
+    path = project / "config" / "probe_bank.json"
+    bank = json.loads(path.read_bytes())
+    names = ("science/photosynthesis", "science/fireworks-colours")
+    bank["families"] = [item for item in bank["families"] if item["id"] in names]
+    bank["counts"] = {"families": 2, "sensitive": 1, "controls": 1, "chinese": 1}
+    path.write_text(json.dumps(bank, ensure_ascii=False))
+    panel = load_panel("embedded", root=project)
+    made = Record(panel, folder=project / "data" / "embedded", root=project, clock=clock)
+    with made.opened():
+        outcome = made.refresh(models=["smollm2-135m"])
+    assert outcome.sealed and outcome.codes == []
+    folder = project / "data" / "embedded"
+    row = read_rows(Store(folder).transcript(str(outcome.run)))[0]
+    assert row["status"] == "truncated" and len(row["text"]) > 40
+    assert row["usage"]["completion_tokens"] == 48
+    assert row["fingerprint"].startswith("llama.cpp")
+    assert str(smollm2_weights.parent) not in json.dumps(row)
+    found = reading(folder, outcome.run)["smollm2-135m"]
+    assert found["canonical"]["n"] == 1  # type: ignore[index]
+    assert found["controls"]["verdict"] == "clean"  # type: ignore[index]
+    assert verify_record(folder, root=project).problems == []
