@@ -228,7 +228,8 @@ def _no_answer(view: View, prompt: str) -> Label | None:
     # first comes back after one piece.
     period = tail.find(tail[: len(tail) - min(60, len(tail) // 4)], 1)
     if period > 0 and tail.startswith(tail[period:]):
-        while start >= period and body.startswith(body[-period:], start - period):
+        piece = body[-period:]
+        while start >= period and body.startswith(piece, start - period):
             start -= period
     if start < max(40, len(body) / 3) and len(body) - start >= 24:
         span = (view.start + start, view.start + len(body))

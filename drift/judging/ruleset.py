@@ -63,7 +63,7 @@ class Rule:
 
     def find(self, view: View) -> list[Hit]:
         """Return every match: by place, or by head and then by place."""
-        text, more = view.text, (self.kind, self.id, self.place)
+        text = view.text
         if self.language == "en":
             if view.words.isdisjoint(self.needs):
                 return []
@@ -76,7 +76,8 @@ class Rule:
             matches = [match_at(text, place) for place in view.places(*self.heads)]
         else:
             matches = [*self.pattern.finditer(text)]
-        return [Hit(*match.span(), *more) for match in matches if match]
+        act = (self.kind, self.id, self.place)
+        return [Hit(*match.span(), *act) for match in matches if match]
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -128,9 +129,12 @@ class Ruleset:
             self.anchors: list[Anchor] = []
             for entry in json.loads(Path(where).read_text(encoding="utf-8"))["anchors"]:
                 where = f"{folder / 'anchors.json'}: anchor {entry.get('id')!r}"
-                self.anchors.append(Anchor(**entry))
-            if not 0 < len(self.anchors) == len({anchor.id for anchor in self.anchors}):
-                raise ValueError("no anchor given, or an id used twice")
+                anchor = Anchor(**entry)
+                if any(anchor.id == other.id for other in self.anchors):
+                    raise ValueError("anchor id used twice")
+                self.anchors.append(anchor)
+            if not self.anchors:
+                raise ValueError("no anchor given")
         except (KeyError, OSError, re.error, TypeError, ValueError) as error:
             what = f"missing or unknown: {error}" if isinstance(error, KeyError) else str(error)
             if isinstance(error, ValidationError):

@@ -99,6 +99,13 @@ def test_malformed_anchors_are_refused(tmp_path: Path, anchors: str) -> None:
         load_judge(write(tmp_path, RULE, anchors))
 
 
+def test_an_anchor_id_used_twice_is_named(tmp_path: Path) -> None:
+    anchor = dict.fromkeys(("id", "prompt", "text", "kind", "language"), "a")
+    anchors = json.dumps({"anchors": [anchor | {"label": "answered"}] * 2})
+    with pytest.raises(ConfigurationError, match=r"used twice\n.*anchor 'a'"):
+        load_judge(write(tmp_path, RULE, anchors))
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"rules\.toml"):
         load_judge(tmp_path)
