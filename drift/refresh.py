@@ -44,26 +44,19 @@ from drift.probing.embedded import serve, serving_facts
 from drift.probing.response import Ask, Response
 from drift.probing.weights import weights_path
 from drift.records.derive import derive
-from drift.records.ledger import Ledger, Line, drop_torn_tail, write_atomically
+from drift.records.ledger import Ledger, Line, complete_end
 from drift.records.registration import (
     Registration,
     build,
     differences,
     in_force,
-    judge_identity,
     new_seed,
     registered_bank,
     seal_registration,
 )
-from drift.records.run import label_rows, responses_hash, run_id, transcript_bytes
-from drift.records.store import (
-    Appender,
-    Store,
-    append_rows,
-    dump_line,
-    judge_folder,
-    read_rows,
-)
+from drift.records.run import run_id
+from drift.records.sealing import OpenRun, label_run, rescore, seal_run
+from drift.records.store import Appender, Store, append_rows
 
 #: Largest share of the arms that may be missing or failed in a run that is not partial.
 MISSING_SHARE = 0.1
@@ -119,7 +112,10 @@ class Record:
     def _complete(self, registration: Registration) -> None:
         """Finish a seal: transcript without its line, line without labels, labels not derived."""
         for path in self.store.open_runs():
-            if self._last("run", path.stem):
+            if not complete_end(path):
+                path.unlink()
+                self.notes.append(f"run {path.stem} was killed before it began; removed its file")
+            elif self._last("run", path.stem):
                 path.unlink()
                 self.notes.append(f"run {path.stem} was sealed already; removed its open file")
             elif self.store.transcript(path.stem).exists():
@@ -127,7 +123,7 @@ class Record:
                 self.notes.append(f"completed the seal of run {path.stem}")
         last = self._last("run")
         if last and not self._last("labels", last.body["run"]):
-            self._label(last.body, registration)
+            label_run(self.store, self.ledger, self.judge, last.body, registration, at=self.clock())
             self.notes.append(f"labelled run {last.body['run']}")
         derive(self.store, self.ledger)
 
@@ -171,44 +167,8 @@ class Record:
         return sealed, changes
 
     def rescore(self) -> list[dict[str, str]]:
-        """Label every sealed run with the present judge from its stored bytes.
-
-        Returns the labels that differ from the ones the run was read with, each as
-        {run, model, key, before, after, rule}. Earlier labels stay where they are.
-        """
-        moves: list[dict[str, str]] = []
-        runs: dict[str, dict[str, Any]] = {}
-        judged: dict[str, list[dict[str, str]]] = {}
-        registrations: dict[str, Registration] = {}
-        for line in self.ledger.forwards():
-            if line.kind == "registration":
-                registrations[line.hash] = Registration(line.body, line.hash)
-            elif line.kind == "run":
-                runs[line.body["run"]] = line.body
-            elif line.kind == "labels":
-                judged.setdefault(line.body["run"], []).append(line.body["judge"])
-        mine = judge_identity(self.judge)
-        for run, body in runs.items():
-            first = judged[run][0]
-            if mine not in judged[run]:
-                self._label(body, registrations[body["registration"]])
-            old, new = (
-                {(row["model"], row["key"]): row for row in read_rows(path)}
-                for path in (self.store.labels(judge_folder(judge), run) for judge in (first, mine))
-            )
-            moves += [
-                {
-                    "run": run,
-                    "model": place[0],
-                    "key": place[1],
-                    "before": old[place]["label"],
-                    "after": row["label"],
-                    "rule": row["rule"],
-                }
-                for place, row in new.items()
-                if old[place]["label"] != row["label"]
-            ]
-        return moves
+        """Label every sealed run with the present judge; see :func:`records.sealing.rescore`."""
+        return rescore(self.store, self.ledger, self.judge, clock=self.clock)
 
     def refresh(
         self,
@@ -462,55 +422,11 @@ class Record:
         return int(sha256_hex(f"{model.seed}|{number}".encode())[:8], 16) & 0x7FFFFFFF
 
     def _seal(self, current: OpenRun, registration: Registration) -> None:
-        """Write the transcript, then its line, then the labels; last, drop the open file."""
-        header = current.header
-        instruments = registration.body["instruments"]
-        if header["registration"] != registration.hash:
-            raise IntegrityError("an open run belongs to another registration", where=current.run)
-        data = transcript_bytes(current.rows)
-        write_atomically(self.store.transcript(current.run), data)
+        """Seal a run, judge it from its stored bytes, and drop its open file."""
         specs = {model.key: model for model in self.panel.models}
-        models = {}
-        for name in header["models"]:
-            rows = current.rows_of(name)
-            models[name] = {
-                "instrument": instruments[name]["sha256"],
-                "counts": dict(sorted(Counter(row["status"] for row in rows).items())),
-                "responses": responses_hash(rows),
-                "usage": usage(specs.get(name), rows),
-            }
-            if name in current.stopped:
-                models[name]["stopped"] = current.stopped[name]
-        corpus = registration.body["corpus"]
-        line = self.ledger.append(
-            "run",
-            {
-                **header,
-                "corpus": {name: corpus[name] for name in ("name", "version", "sha256")},
-                "finished_at": max(
-                    (row["asked_at"] for row in current.rows), default=header["started_at"]
-                ),
-                "models": models,
-                "transcript": sha256_hex(data),
-            },
-            at=self.clock(),
-        )
-        self._label(line.body, registration)
+        body = seal_run(self.store, self.ledger, current, registration, specs, at=self.clock())
+        label_run(self.store, self.ledger, self.judge, body, registration, at=self.clock())
         current.path.unlink()
-
-    def _label(self, run: Mapping[str, Any], registration: Registration) -> None:
-        """Judge a sealed run from its stored bytes and seal the labels."""
-        rows = read_rows(self.store.transcript(run["run"]))
-        prompts = self.bank(registration).prompts
-        data = b"".join(map(dump_line, label_rows(self.judge, rows, prompts)))
-        judge = judge_identity(self.judge)
-        path = self.store.labels(judge_folder(judge), run["run"])
-        write_atomically(path, data)
-        self.ledger.append(
-            "labels",
-            {"run": run["run"], "judge": judge, "labels": sha256_hex(data)},
-            at=self.clock(),
-        )
 
     def _report_missing(self, current: OpenRun, outcome: Outcome) -> None:
         """Print isolated gaps; a model gone, or more than a tenth of its arms, is partial."""
@@ -525,49 +441,3 @@ class Record:
             elif gone:
                 first = sorted(set(current.header["keys"]) - good)[0]
                 outcome.notes.append(f"{name}: {gone} of {total} arms missing, first {first}")
-
-
-@dataclass
-class OpenRun:
-    """A run that is being asked: its header, its rows so far, and which models stopped."""
-
-    path: Path
-    header: dict[str, Any]
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    stopped: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def run(self) -> str:
-        return str(self.header["run"])
-
-    @classmethod
-    def read(cls, path: Path) -> OpenRun:
-        """Read an open run back; a torn last line is dropped."""
-        drop_torn_tail(path)
-        header, *rest = read_rows(path) or [{}]
-        if header.get("run") != path.stem:
-            raise IntegrityError(
-                "an open run has no header",
-                where=str(path),
-                next_step="nothing was stored in it: delete the file",
-            )
-        found = cls(path, header)
-        for row in rest:
-            if "stopped" in row:
-                found.stopped[row["stopped"]] = row["reason"]
-            else:
-                found.rows.append(row)
-        return found
-
-    def rows_of(self, model: str) -> list[dict[str, Any]]:
-        return [row for row in self.rows if row["model"] == model]
-
-    def unasked(self, model: str) -> list[str]:
-        """Return the keys without a stored response of `model`, in the run's order."""
-        stored = {row["key"] for row in self.rows_of(model)}
-        return [key for key in self.header["keys"] if key not in stored]
-
-    def stop(self, model: str, reason: str) -> None:
-        """Store that `model` is not asked any further in this run."""
-        append_rows(self.path, [{"stopped": model, "reason": reason}])
-        self.stopped[model] = reason

@@ -1,0 +1,160 @@
+"""From an open run to sealed answers, and from sealed answers to labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from drift.config import Clock, ModelSpec, sha256_hex
+from drift.errors import IntegrityError
+from drift.judging import Judge
+from drift.probing.cost import usage
+from drift.records.ledger import Ledger, drop_torn_tail, write_atomically
+from drift.records.registration import Registration, judge_identity, registered_bank
+from drift.records.run import label_rows, responses_hash, transcript_bytes
+from drift.records.store import Store, append_rows, dump_line, judge_folder, read_rows
+
+
+@dataclass
+class OpenRun:
+    """A run that is being asked: its header, its rows so far, and which models stopped."""
+
+    path: Path
+    header: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    stopped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def run(self) -> str:
+        return str(self.header["run"])
+
+    @classmethod
+    def read(cls, path: Path) -> OpenRun:
+        """Read an open run back; a torn last line is dropped."""
+        drop_torn_tail(path)
+        header, *rest = read_rows(path) or [{}]
+        if header.get("run") != path.stem:
+            raise IntegrityError(
+                "an open run does not begin with its header",
+                where=str(path),
+                next_step="restore the file, or delete it: its answers are then asked again",
+            )
+        found = cls(path, header)
+        for row in rest:
+            if "stopped" in row:
+                found.stopped[row["stopped"]] = row["reason"]
+            else:
+                found.rows.append(row)
+        return found
+
+    def rows_of(self, model: str) -> list[dict[str, Any]]:
+        return [row for row in self.rows if row["model"] == model]
+
+    def unasked(self, model: str) -> list[str]:
+        """Return the keys without a stored response of `model`, in the run's order."""
+        stored = {row["key"] for row in self.rows_of(model)}
+        return [key for key in self.header["keys"] if key not in stored]
+
+    def stop(self, model: str, reason: str) -> None:
+        """Store that `model` is not asked any further in this run."""
+        append_rows(self.path, [{"stopped": model, "reason": reason}])
+        self.stopped[model] = reason
+
+
+def seal_run(
+    store: Store,
+    ledger: Ledger,
+    current: OpenRun,
+    registration: Registration,
+    specs: Mapping[str, ModelSpec],
+    *,
+    at: datetime,
+) -> dict[str, Any]:
+    """Write the transcript, then its ledger line; return the line's body.
+
+    `specs` give the prices of the models, by key. Done twice, after a kill between
+    the two, it writes the same transcript.
+    """
+    header = current.header
+    if header["registration"] != registration.hash:
+        raise IntegrityError("an open run belongs to another registration", where=current.run)
+    data = transcript_bytes(current.rows)
+    write_atomically(store.transcript(current.run), data)
+    models = {}
+    for name in header["models"]:
+        rows = current.rows_of(name)
+        models[name] = {
+            "instrument": registration.body["instruments"][name]["sha256"],
+            "counts": dict(sorted(Counter(row["status"] for row in rows).items())),
+            "responses": responses_hash(rows),
+            "usage": usage(specs.get(name), rows),
+        }
+        if name in current.stopped:
+            models[name]["stopped"] = current.stopped[name]
+    corpus = registration.body["corpus"]
+    asked = [row["asked_at"] for row in current.rows]
+    body = {
+        **header,
+        "corpus": {name: corpus[name] for name in ("name", "version", "sha256")},
+        "finished_at": max(asked, default=header["started_at"]),
+        "models": models,
+        "transcript": sha256_hex(data),
+    }
+    return ledger.append("run", body, at=at).body
+
+
+def label_run(
+    store: Store,
+    ledger: Ledger,
+    judge: Judge,
+    run: Mapping[str, Any],
+    registration: Registration,
+    *,
+    at: datetime,
+) -> None:
+    """Judge a sealed run from its stored bytes and seal the labels."""
+    rows = read_rows(store.transcript(run["run"]))
+    prompts = registered_bank(store, registration.body).prompts
+    data = b"".join(map(dump_line, label_rows(judge, rows, prompts)))
+    identity = judge_identity(judge)
+    write_atomically(store.labels(judge_folder(identity), run["run"]), data)
+    body = {"run": run["run"], "judge": identity, "labels": sha256_hex(data)}
+    ledger.append("labels", body, at=at)
+
+
+def rescore(store: Store, ledger: Ledger, judge: Judge, *, clock: Clock) -> list[dict[str, str]]:
+    """Label every sealed run with `judge` from its stored bytes; earlier labels stay.
+
+    Returns the labels that differ from the ones their run was first read with, each
+    as {run, model, key, before, after, rule}.
+    """
+    runs: dict[str, dict[str, Any]] = {}
+    judged: dict[str, list[dict[str, str]]] = {}
+    registrations: dict[str, Registration] = {}
+    for line in ledger.forwards():
+        if line.kind == "registration":
+            registrations[line.hash] = Registration(line.body, line.hash)
+        elif line.kind == "run":
+            runs[line.body["run"]] = line.body
+        elif line.kind == "labels":
+            judged.setdefault(line.body["run"], []).append(line.body["judge"])
+    mine = judge_identity(judge)
+    moves = []
+    for run, body in runs.items():
+        if mine not in judged[run]:
+            registration = registrations[body["registration"]]
+            label_run(store, ledger, judge, body, registration, at=clock())
+        old, new = (
+            {(row["model"], row["key"]): row for row in read_rows(path)}
+            for path in (store.labels(judge_folder(by), run) for by in (judged[run][0], mine))
+        )
+        for (model, key), row in new.items():
+            before = old[model, key]["label"]
+            if before != row["label"]:
+                move = {"run": run, "model": model, "key": key, "before": before}
+                moves.append(move | {"after": row["label"], "rule": row["rule"]})
+    return moves
