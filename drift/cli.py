@@ -50,6 +50,21 @@ app.add_typer(weights_app, name="weights")
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
+
+def _inert(text: str) -> str:
+    """Return text that a terminal shows and does not obey: providers' words may be in it."""
+    shown = (mark if mark.isprintable() or mark == "\n" else f"\\x{ord(mark):02x}" for mark in text)
+    return escape("".join(shown))
+
+
+def _say(text: str) -> None:
+    out.print(_inert(text))
+
+
+def _warn(text: str) -> None:
+    err.print(_inert(text))
+
+
 PanelOption = Annotated[
     str, typer.Option("--panel", help="A name in config/panels, or the path of a panel file.")
 ]
@@ -65,10 +80,10 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except DriftError as error:
-        err.print(escape(f"error: {error}"))
+        _warn(f"error: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        err.print("interrupted; a run that was being asked is resumed by the next refresh")
+        _warn("interrupted; a run that was being asked is resumed by the next refresh")
         sys.exit(130)
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123
@@ -122,7 +137,7 @@ def _bar(unit: str) -> Iterator[Callable[[str, int, int], None]]:
         tenth = 10 * done // total if total else 0
         if tenth != tenths.get(name):
             tenths[name] = tenth
-            err.print(escape(f"{name}: {done:.0f} of {total:.0f} {unit}"))
+            _warn(f"{name}: {done:.0f} of {total:.0f} {unit}")
 
     yield say
 
@@ -131,16 +146,14 @@ def _refresh(record: Record, models: str) -> Outcome:
     chosen = models or os.environ.get("REFUSAL_DRIFT_MODELS", "")
     keys = [key.strip() for key in chosen.split(",") if key.strip()]
     with record.opened(), _bar("answers") as progress:
-        return record.refresh(
-            models=keys, progress=progress, say=lambda text: err.print(escape(text))
-        )
+        return record.refresh(models=keys, progress=progress, say=lambda text: _warn(text))
 
 
 def _say_outcome(outcome: Outcome) -> None:
     for note in outcome.notes:
-        err.print(escape(note))
+        _warn(note)
     state = "sealed" if outcome.sealed else "still open"
-    out.print(f"run {outcome.run} ({outcome.scope}): {outcome.asked} answers stored, {state}")
+    _say(f"run {outcome.run} ({outcome.scope}): {outcome.asked} answers stored, {state}")
 
 
 @app.command()
@@ -204,7 +217,7 @@ def report(
             note=note,
             progress=progress,
         )
-    out.print(escape(str(index)))
+    _say(str(index))
 
 
 def _run_of_this_machine(data: Path | None) -> str | None:
@@ -214,12 +227,12 @@ def _run_of_this_machine(data: Path | None) -> str | None:
         _fetch(record.panel)
         outcome = _refresh(record, "")
     except DriftError as error:
-        if error.exit_code in (2, 4):
+        if error.exit_code not in (3, 5):
             raise
-        err.print(escape(str(error)))
+        _warn(str(error))
         return f"This machine's run is missing: {error.what}."
     _say_outcome(outcome)
-    if outcome.exit_code in (1, 2, 4):
+    if outcome.exit_code not in (0, 3, 5):
         raise typer.Exit(outcome.exit_code)
     problems = [note for note in outcome.notes if outcome.codes]
     return f"This machine's run is not whole: {'; '.join(problems)}." if problems else None
@@ -260,29 +273,27 @@ def verify(
         for item in found:
             _say_verification(item)
         if not found:
-            out.print(escape(f"no record in {folder}"))
+            _say(f"no record in {folder}")
     raise typer.Exit(4 if any(item.problems for item in found) else 0)
 
 
 def _say_verification(item: Verification) -> None:
-    out.print(
+    _say(
         f"{item.panel}: {item.lines} ledger lines, {item.runs} runs, {item.responses} responses, "
         f"{item.labels} labels"
     )
     for step, seconds in item.seconds.items():
-        out.print(f"  {step}: {seconds:.1f} s")
+        _say(f"  {step}: {seconds:.1f} s")
     for note in item.notes:
-        out.print(escape(f"  note: {note}"))
+        _say(f"  note: {note}")
     if item.labels_not_rederivable:
-        out.print(f"  {item.labels_not_rederivable} labels are not re-derivable with this code")
+        _say(f"  {item.labels_not_rederivable} labels are not re-derivable with this code")
     for problem in item.problems:
-        out.print(escape(f"  {problem.how}: {problem.where} ({problem.step}: {problem.detail})"))
+        _say(f"  {problem.how}: {problem.where} ({problem.step}: {problem.detail})")
     if item.problems:
-        out.print("  does not hold")
+        _say("  does not hold")
     elif item.head:
-        out.print(
-            f"  holds; assurance {item.assurance}; head {item.head['seq']} {item.head['hash']}"
-        )
+        _say(f"  holds; assurance {item.assurance}; head {item.head['seq']} {item.head['hash']}")
 
 
 @app.command()
@@ -302,10 +313,10 @@ def register(
     with record.opened():
         sealed, changes = record.register(seed=seed)
     for note in record.notes:
-        err.print(escape(note))
+        _warn(note)
     for change in changes:
-        out.print(escape(f"changed: {change}"))
-    out.print(f"registration in force: {sealed.hash}")
+        _say(f"changed: {change}")
+    _say(f"registration in force: {sealed.hash}")
 
 
 @app.command()
@@ -323,8 +334,8 @@ def rescore(
         print(json.dumps(moves))
         return
     for move in moves:
-        out.print(escape("{run} {model} {key}: {before} -> {after} by {rule}".format(**move)))
-    out.print(f"{len(moves)} labels move")
+        _say("{run} {model} {key}: {before} -> {after} by {rule}".format(**move))
+    _say(f"{len(moves)} labels move")
 
 
 @app.command()
@@ -341,12 +352,12 @@ def status(
         return
     models = found.pop("models")
     for name, value in found.items():
-        out.print(escape(f"{name.replace('_', ' ')}: {'none' if value is None else value}"))
+        _say(f"{name.replace('_', ' ')}: {'none' if value is None else value}")
     table = Table(*(name.replace("_", " ") for name in models[0]), box=None)
     for row in models:
         table.add_row(*("" if value is None else str(value) for value in row.values()))
     out.print(table)
-    out.print("costs are upper estimates at the prices in the panel file")
+    _say("costs are upper estimates at the prices in the panel file")
 
 
 def _status(panel: Panel, folder: Path, root: Path) -> dict[str, Any]:
@@ -398,12 +409,10 @@ def bank_check(
     bank = load_bank(path)
     controls = sum(family.control for family in bank.families)
     chinese = sum(family.zh is not None for family in bank.families)
-    out.print(
-        escape(
-            f"{path}: version {bank.version}, {len(bank.families)} families "
-            f"({len(bank.families) - controls} sensitive, {controls} controls), "
-            f"{chinese} with a Chinese twin, {len(bank.arms('full'))} arms; no problem"
-        )
+    _say(
+        f"{path}: version {bank.version}, {len(bank.families)} families "
+        f"({len(bank.families) - controls} sensitive, {controls} controls), "
+        f"{chinese} with a Chinese twin, {len(bank.arms('full'))} arms; no problem"
     )
 
 
@@ -446,4 +455,4 @@ def _fetch(*wanted: Panel | str) -> None:
                     expected=error.expected,
                     next_step=error.next_step,
                 ) from None
-            err.print(escape(f"{name}: checked, {path.stat().st_size} bytes"))
+            _warn(f"{name}: checked, {path.stat().st_size} bytes")

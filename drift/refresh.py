@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -143,6 +144,10 @@ class Record:
         """
         before = in_force(self.store, self.ledger)
         kept = before.body["alarm"]["seed"] if before else None
+        if seed and not re.fullmatch("[0-9a-f]{64}", seed):
+            raise ConfigurationError(
+                "not an alarm seed", got=seed, expected="64 lower-case hex digits"
+            )
         if seed and kept and seed != kept:
             raise ConfigurationError("the alarm's seed is registered already and cannot change")
         bank = load_bank(self.bank_file)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from loopback import Loopback
+from loopback import Loopback, Reply, Request, failing
 from making import answering, write_panel
 
 from drift import cli
+from drift.errors import DriftError
 
 Said = tuple[int, str, str]
 
@@ -167,3 +169,42 @@ def test_no_command_leaves_a_record_locked(drift: Callable[..., Said], project: 
     assert drift("register", "--panel", "test")[0] == 0
     assert drift("register", "--panel", "test")[0] == 0
     assert len((project / "data/test/chain.jsonl").read_bytes().splitlines()) == 1
+
+
+def test_a_provider_cannot_speak_to_the_terminal(drift: Callable[..., Said], project: Path) -> None:
+    def script(request: Request) -> Reply:
+        return failing(401, "no", "\x1b[2J\x1b]0;owned\x07 [bold]look[/bold]")
+
+    with Loopback(script) as server:
+        write_panel(project, server.base_url)
+        code, said, complained = drift("refresh", "--panel", "test")
+    assert code == 5
+    assert "\x1b" not in said + complained and "\x07" not in said + complained
+
+
+def test_a_seed_that_is_no_seed_is_exit_2(drift: Callable[..., Said], project: Path) -> None:
+    write_panel(project, "http://127.0.0.1:9/v1")
+    code, _, complained = drift("register", "--panel", "test", "--seed", "42")
+    assert code == 2 and "64 lower-case hex digits" in complained
+    assert drift("register", "--panel", "test", "--seed", "ab" * 32)[0] == 0
+    assert drift("register", "--panel", "test", "--seed", "cd" * 32)[0] == 2
+
+
+def test_weights_that_cannot_be_had_do_not_stop_the_site_and_the_front_page_says_so(
+    drift: Callable[..., Said], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_network(name: str, **_: object) -> Path:
+        raise DriftError(f"weights {name} cannot be fetched")
+
+    monkeypatch.setattr(cli, "fetch_weights", no_network)
+    for name in ("notebooks", "report"):
+        shutil.copytree(
+            ROOT / name, project / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("_*")
+        )
+    for name in ("_quarto.yml", "index.qmd"):
+        shutil.copy(ROOT / name, project / name)
+    code, said, _ = drift("report", "--refresh")
+    assert code == 0
+    index = Path(said.strip().splitlines()[-1])
+    text = index.read_text()
+    assert "run is missing" in text and "cannot be fetched" in text

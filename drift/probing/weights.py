@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from drift.config import load_toml
-from drift.errors import ConfigurationError, DriftError, IntegrityError
+from drift.errors import ConfigurationError, DriftError, IntegrityError, PartialError
 
 #: Called with the file's name, the bytes done and the bytes in all (0 when unknown).
 Progress = Callable[[str, int, int], None]
@@ -33,14 +33,14 @@ def weights_path(name: str, *, root: Path) -> Path:
     ------
     ConfigurationError
         ``config/weights.toml`` does not list `name`.
-    DriftError
+    PartialError
         The file has not been fetched.
     IntegrityError
         The file holds other bytes than the list says.
     """
     entry, path = _entry(name, root), _cache(root) / name
     if not path.is_file():
-        raise DriftError(
+        raise PartialError(
             f"weights {name} have not been fetched",
             where=str(path),
             next_step="drift weights fetch",
