@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -51,17 +51,15 @@ _SAID = {
     "unexpected_keyword_argument": "unknown field",
     "missing": "missing",
 }
+# What a key that is written twice holds: no field accepts it.
+_TWICE = object()
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong with a bank, and its place: ``families[3].wordings[1]``."""
 
     path: str
     what: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.what}"
 
 
 @dataclass(frozen=True)
@@ -143,14 +141,6 @@ class _Document(BaseModel):
     families: tuple[Family, ...]
 
 
-class _Object(dict[str, Any]):
-    """A JSON object that remembers which of its keys were written twice."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        self.twice = [key for key, n in Counter(key for key, _ in pairs).items() if n > 1]
-
-
 def prompt_hashes(arms: Iterable[Arm]) -> dict[str, str]:
     """Return for each arm id the SHA-256 of its prompt as UTF-8, in order of the ids."""
     ordered = sorted(arms, key=lambda arm: arm.id)
@@ -175,17 +165,14 @@ def load_bank(path: Path) -> Bank:
         (line and column are named), or the bank has problems (all are named).
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise ValueError(f"more than {MAX_BYTES} bytes")
-        problems, bank = _read(data)
+        problems, bank = _read(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(f"probe bank cannot be read: {why}", where=str(path)) from None
     if bank is None:
+        named = "".join(f"\n    {place}: {what}" for place, what in problems)
         raise ConfigurationError(
-            "\n    ".join([f"probe bank has {len(problems)} problem(s):", *map(str, problems)]),
+            f"probe bank has {len(problems)} problem(s):{named}",
             where=str(path),
             next_step="correct them and run `drift bank check`",
         )
@@ -195,12 +182,18 @@ def load_bank(path: Path) -> Bank:
 @lru_cache(maxsize=8)
 def _read(data: bytes) -> tuple[list[Problem], Bank | None]:
     """Check a file's bytes once: a run reads the same bank from config and from its record."""
-    document = json.loads(data.decode("utf-8"), object_pairs_hook=_Object)
-    problems = check_bank(document)
-    if problems:
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES} bytes")
+    document = json.loads(data.decode("utf-8"), object_pairs_hook=_once)
+    if problems := check_bank(document):
         return problems, None
     checked = _Document.model_validate(document)
     return [], Bank(checked.name, checked.version, sha256_hex(data), checked.families)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    written = Counter(key for key, _ in pairs)
+    return {key: value if written[key] == 1 else _TWICE for key, value in pairs}
 
 
 def check_bank(document: Any) -> list[Problem]:
@@ -214,27 +207,27 @@ def check_bank(document: Any) -> list[Problem]:
     try:
         _Document.model_validate(document)
     except ValidationError as error:
-        for item in error.errors(include_url=False, include_input=False):
-            problems.append(Problem(_path(item["loc"]), _SAID.get(item["type"], item["msg"])))
+        for item in error.errors(include_url=False):
+            what = _SAID.get(item["type"], item["msg"])
+            twice = item["input"] is _TWICE
+            problems.append(Problem(_path(item["loc"]), "key written twice" if twice else what))
     prompts: list[tuple[str, str]] = []
-    for loc, value in _walk((), document):
-        path = _path(loc)
-        for key in getattr(value, "twice", ()):
-            problems.append(Problem(_path((*loc, key)), "key written twice"))
-        if isinstance(value, str):
-            prompt = _PROMPT.fullmatch(path)
-            prompts += [(path, value)] if prompt else []
-            problems += [Problem(path, what) for what in _faults(value, prompt and prompt[1])]
+    for path, text in _texts((), document):
+        prompt = _PROMPT.fullmatch(path)
+        prompts += [(path, text)] if prompt else []
+        problems += [Problem(path, what) for what in _faults(text, prompt and prompt[1])]
     if isinstance(document, dict) and isinstance(document.get("families"), list):
         problems += _family_problems(document["families"], document.get("counts"))
     return [*problems, *_likeness_problems(prompts)]
 
 
-def _walk(loc: tuple[Any, ...], value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    yield loc, value
+def _texts(loc: tuple[Any, ...], value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of every string, in a bank that may be of any form."""
+    if isinstance(value, str):
+        yield _path(loc), value
     items = value.items() if isinstance(value, dict) else ()
     for key, item in enumerate(value) if isinstance(value, list) else items:
-        yield from _walk((*loc, key), item)
+        yield from _texts((*loc, key), item)
 
 
 def _path(loc: tuple[Any, ...]) -> str:
@@ -248,24 +241,25 @@ def _faults(text: str, field: str | None) -> Iterator[str]:
     """Say what is wrong with one text; `field` is ``wordings``, ``zh`` or None."""
     if text != text.strip() or not text:
         yield "space at the start or the end" if text.strip() else "empty"
-    if field == "zh" and _LATIN_PROSE.search(text):
-        yield "wrong script for Chinese: three Latin words in a row"
     letters = {c for c in text if c.isalpha()}
     latin = {c for c in letters if unicodedata.name(c, "").startswith("LATIN")}
     han = {c for c in letters if unicodedata.name(c, "").startswith("CJK UNIFIED")}
-    if field == "zh" and not han and text.strip():
-        yield "wrong script for Chinese: no Chinese character"
-    wide = {c for c in text if unicodedata.east_asian_width(c) in "WF"}
     # Every category of control, format (bidi, zero width), surrogate and space but U+0020.
     hidden = {c for c in text if unicodedata.category(c)[0] in "CZ" and c != " "}
-    big5, gb2312 = ({c for c in han if c.encode(n, "ignore")} for n in ("big5", "gb2312"))
-    for what, characters in (
-        ("invisible or control character", hidden | set(_BLANK.findall(text))),
-        ("wrong script for English:", (letters - latin) | wide if field == "wordings" else set()),
-        ("wrong script for Chinese:", letters - han - latin if field == "zh" else set()),
+    found = {"invisible or control character": hidden | set(_BLANK.findall(text))}
+    if field == "wordings":
+        wide = {c for c in text if unicodedata.east_asian_width(c) in "WF"}
+        found["wrong script for English:"] = (letters - latin) | wide
+    if field == "zh":
+        if _LATIN_PROSE.search(text):
+            yield "wrong script for Chinese: three Latin words in a row"
+        if text.strip() and not han:
+            yield "wrong script for Chinese: no Chinese character"
+        found["wrong script for Chinese:"] = letters - han - latin
         # Traditional only: in Big5, and not in GB 2312, the Simplified set.
-        ("Traditional character", big5 - gb2312 if field == "zh" else set()),
-    ):
+        big5, gb2312 = ({c for c in han if c.encode(n, "ignore")} for n in ("big5", "gb2312"))
+        found["Traditional character"] = big5 - gb2312
+    for what, characters in found.items():
         if characters:
             yield f"{what} {', '.join(f'U+{ord(c):04X}' for c in sorted(characters))}"
 
