@@ -8,18 +8,17 @@ and derive again. Nothing derived is an input of anything sealed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from drift.bank import Bank
 from drift.errors import IntegrityError
 from drift.records.ledger import Ledger, Line, write_atomically
 from drift.records.reading import build_reading
 from drift.records.registration import Registration, in_force, registered_bank
-from drift.records.run import load_run
-from drift.records.series import SeriesState, Step, step
+from drift.records.run import Run, load_run
+from drift.records.series import SeriesState, step
 from drift.records.store import Store, append_rows, drop_rows_of
 
 
@@ -28,7 +27,6 @@ class Derived:
     """What one labelled run adds to the derived files."""
 
     run: str
-    steps: dict[str, Step]
     churn: list[dict[str, Any]]
     findings: list[dict[str, Any]]
     reading: dict[str, Any]
@@ -43,7 +41,6 @@ class Fold:
     run: str | None = None
     series: dict[str, SeriesState] = field(default_factory=dict)
     registrations: dict[str, Registration] = field(default_factory=dict)
-    _banks: dict[str, Bank] = field(default_factory=dict)
     _waiting: dict[str, Any] | None = None
 
     def feed(self, line: Line) -> Derived | None:
@@ -62,58 +59,30 @@ class Fold:
             registered = registration.body["judge"]
             if all(body["judge"][name] == registered[name] for name in ("id", "rules")):
                 sealed, self._waiting = self._waiting, None
-                return self._derive(sealed, line, registration)
+                return self._derive(load_run(self.store, sealed, body), line, registration)
         return None
 
-    def _derive(self, sealed: dict[str, Any], line: Line, registration: Registration) -> Derived:
-        run = load_run(self.store, sealed, line.body)
+    def _derive(self, run: Run, line: Line, registration: Registration) -> Derived:
         steps = {
-            model: step(
-                self.series.get(model, SeriesState()),
-                run,
-                model,
-                identity=registration.identity(model),
-                canonical=registration.canonical,
-                registry=registration.registry,
-                moved=registration.moved(model),
-            )
+            model: step(self.series.get(model, SeriesState()), run, model, registration)
             for model in sorted(run.models)
         }
         self.series |= {model: done.state for model, done in steps.items()}
-        self.run, self.seq = run.run, line.seq
-        reading = build_reading(
-            run,
-            steps,
-            registration=registration,
-            bank=self._bank(registration),
-            head={"seq": line.seq, "hash": line.hash},
-        )
+        self.run, self.seq = run.id, line.seq
+        bank = registered_bank(self.store, registration.body)
+        head = {"seq": line.seq, "hash": line.hash}
         return Derived(
-            run=run.run,
-            steps=steps,
+            run=run.id,
             churn=[done.churn for done in steps.values()],
             findings=[item for done in steps.values() for item in done.findings],
-            reading=reading,
+            reading=build_reading(run, steps, registration=registration, bank=bank, head=head),
         )
-
-    def _bank(self, registration: Registration) -> Bank:
-        sha256 = registration.body["corpus"]["sha256"]
-        if sha256 not in self._banks:
-            self._banks[sha256] = registered_bank(self.store, registration.body)
-        return self._banks[sha256]
-
-    def document(self) -> dict[str, Any]:
-        """Return the state as ``series.json`` holds it."""
-        return {
-            "seq": self.seq,
-            "run": self.run,
-            "models": {model: asdict(state) for model, state in sorted(self.series.items())},
-        }
 
 
 def series_bytes(fold: Fold) -> bytes:
-    """Return the bytes of ``series.json``."""
-    return orjson.dumps(fold.document(), option=orjson.OPT_INDENT_2) + b"\n"
+    """Return the bytes of ``series.json``: where the fold stands."""
+    models = dict(sorted(fold.series.items()))
+    return reading_bytes({"seq": fold.seq, "run": fold.run, "models": models})
 
 
 def reading_bytes(reading: dict[str, Any]) -> bytes:
@@ -126,22 +95,13 @@ def derive(store: Store, ledger: Ledger) -> list[Derived]:
 
     The cost depends on the lines since the last call, not on the record's length.
     """
-    fold = Fold(store)
     registration = in_force(store, ledger)
     if registration is None:
         return []
-    if store.series.exists():
-        kept = _read_series(store)
-        fold.seq, fold.run = kept["seq"], kept["run"]
-        fold.series = {
-            model: SeriesState.from_document(state) for model, state in kept["models"].items()
-        }
-        fold.registrations[registration.hash] = registration
-    else:
-        for log in (store.churn, store.findings):
-            log.unlink(missing_ok=True)
+    fold = _kept(store)
+    fold.registrations[registration.hash] = registration
     added = []
-    for line in _after(ledger, fold.seq):
+    for line in _after(ledger, fold.seq, registration):
         derived = fold.feed(line)
         if derived is None:
             continue
@@ -158,24 +118,18 @@ def derive_all(store: Store, lines: Iterable[Line]) -> Iterator[tuple[Fold, Deri
     """Yield what every labelled run of `lines` adds, writing nothing."""
     fold = Fold(store)
     for line in lines:
-        derived = fold.feed(line)
-        if derived is not None:
+        if derived := fold.feed(line):
             yield fold, derived
 
 
-def _after(ledger: Ledger, seq: int) -> list[Line]:
-    lines = []
-    for line in ledger.backwards():
-        if line.seq <= seq:
-            break
-        lines.append(line)
-    return lines[::-1]
-
-
-def _read_series(store: Store) -> dict[str, Any]:
+def _kept(store: Store) -> Fold:
+    """Return the fold as ``series.json`` holds it; without the file everything starts anew."""
+    if not store.series.exists():
+        for log in (store.churn, store.findings):
+            log.unlink(missing_ok=True)
+        return Fold(store)
     try:
-        kept: dict[str, Any] = orjson.loads(store.series.read_bytes())
-        return kept
+        kept = orjson.loads(store.series.read_bytes())
     except orjson.JSONDecodeError as error:
         raise IntegrityError(
             "series.json cannot be read",
@@ -184,3 +138,23 @@ def _read_series(store: Store) -> dict[str, Any]:
             next_step="delete it together with churn.jsonl and findings.jsonl; "
             "the next command derives all three again from the sealed runs",
         ) from None
+    series = {model: SeriesState(**state) for model, state in kept["models"].items()}
+    return Fold(store, kept["seq"], kept["run"], series)
+
+
+def _after(ledger: Ledger, seq: int, in_force: Registration) -> list[Line]:
+    """Return the lines after `seq`, and before them what was registered for their runs.
+
+    A run may be older than the registration in force: registering seals an open run.
+    """
+    lines: list[Line] = []
+    wanted: set[str] = set()
+    for line in ledger.backwards():
+        if line.seq <= seq and not wanted:
+            break
+        if line.seq > seq or line.hash in wanted:
+            lines.append(line)
+        if line.seq > seq and line.kind == "run":
+            wanted.add(line.body["registration"])
+        wanted -= {line.hash, in_force.hash}
+    return lines[::-1]

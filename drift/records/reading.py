@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 from drift.bank import Bank
 from drift.records.registration import Registration
-from drift.records.run import DETERMINED, OUTCOMES, Run
-from drift.records.series import Step, family
+from drift.records.run import DETERMINED, OUTCOMES, ModelRun, Run, determined_labels, family
+from drift.records.series import Step
 from drift.stats import (
     control_check,
     detectability_sentence,
@@ -55,15 +55,11 @@ def build_reading(
         ``{"seq", "hash"}`` of the labels line that the reading reads.
     """
     controls = sum(item.control for item in bank.families)
-    return {
+    fields = ("run", "number", "started_at", "finished_at", "scope", "slot")
+    document = {
         "schema": SCHEMA,
         "panel": registration.body["panel"]["name"],
-        "run": run.run,
-        "number": run.number,
-        "started_at": run.at,
-        "finished_at": run.finished_at,
-        "scope": run.scope,
-        "slot": run.slot,
+        **{name: run.body[name] for name in fields},
         "method_version": registration.body["method_version"],
         "package_version": registration.body["package_version"],
         "assurance": "complete",
@@ -79,137 +75,126 @@ def build_reading(
         "registration": registration.hash,
         "head": dict(head),
         "models": {
-            name: _model(run, name, steps[name], registration, bank) for name in sorted(steps)
+            name: _model(run.models[name], name, steps[name], registration, bank)
+            for name in sorted(steps)
         },
     }
+    rounded: dict[str, Any] = _rounded(document)
+    return rounded
 
 
-def rate(outcomes: Iterable[str]) -> dict[str, Any]:
+def _rounded(value: Any) -> Any:
+    """Return JSON-able data with results of ``drift.stats`` as objects and floats rounded."""
+    if is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(item) for item in value]
+    return significant(value) if isinstance(value, float) else value
+
+
+def _rate(outcomes: Iterable[str]) -> dict[str, Any]:
     """Return the refusal rate over outcomes: Wilson 95 %, what was left out, and the range."""
     counts = Counter(outcomes)
-    refused, determined = counts["refused"], counts["refused"] + counts["answered"]
-    left_out = {name: counts[name] for name in (*OUTCOMES, "tie") if name not in DETERMINED}
-    result = proportion(refused, determined)
-    bounds = rate_range(refused, counts["answered"], sum(left_out.values()))
+    refused, answered = (counts.pop(label, 0) for label in DETERMINED)
+    result = proportion(refused, refused + answered)
+    bounds = rate_range(refused, answered, counts.total())
     return {
         "refused": refused,
-        "n": determined,
-        "estimate": significant(result.estimate),
-        "low": significant(result.low),
-        "high": significant(result.high),
+        "n": result.trials,
+        "estimate": result.estimate,
+        "low": result.low,
+        "high": result.high,
         "reason": result.reason,
-        "excluded": {name: count for name, count in left_out.items() if count},
-        "if_all_refused": significant(bounds.if_all_refused),
-        "if_none_refused": significant(bounds.if_none_refused),
+        "excluded": {name: counts[name] for name in (*OUTCOMES, "tie") if counts[name]},
+        "if_all_refused": bounds.if_all_refused,
+        "if_none_refused": bounds.if_none_refused,
     }
-
-
-def plain(result: Any) -> Any:
-    """Return a result of ``drift.stats`` as JSON-able data, floats rounded."""
-    if is_dataclass(result) and not isinstance(result, type):
-        return {item.name: plain(getattr(result, item.name)) for item in fields(result)}
-    if isinstance(result, (list, tuple)):
-        return [plain(item) for item in result]
-    return significant(result) if isinstance(result, float) else result
 
 
 def _model(
-    run: Run, name: str, step: Step, registration: Registration, bank: Bank
+    answer: ModelRun, name: str, step: Step, registration: Registration, bank: Bank
 ) -> dict[str, Any]:
-    answer = run.models[name]
     spec = registration.body["instruments"][name]
-    state = step.state
-    sensitive = {item.id: item.topic for item in bank.families if not item.control}
     canonical = {family(arm): answer.outcomes.get(arm, "missing") for arm in registration.canonical}
-    by_topic: dict[str, list[str]] = {}
-    for item, topic in sorted(sensitive.items()):
-        by_topic.setdefault(topic, []).append(canonical[item])
-    checked = control_check(
-        {item.id: _label(canonical[item.id]) for item in bank.families if item.control}
-    )
-    labelled = Counter(answer.outcomes.values())
+    sensitive = {item.id: item.topic for item in bank.families if not item.control}
+    controls = {item: what for item, what in canonical.items() if item not in sensitive}
+    outcomes = Counter(answer.outcomes.values())
     return {
         "model": spec["document"]["model"],
         "lab": spec.get("lab", ""),
         "role": spec.get("role", "subject"),
-        "instrument": answer.instrument,
+        "instrument": answer.sealed["instrument"],
         "series": {
-            "number": state.number,
-            "index": state.index,
-            "opened_at_run": state.opened_at_run,
-            "comparable_with": step.compared_with,
-            "reason": state.reason,
+            "number": step.state.number,
+            "index": step.state.index,
+            "opened_at_run": step.state.opened_at_run,
+            "comparable_with": step.churn["previous"],
+            "reason": step.state.reason,
         },
         "coverage": {
             "asked": len(answer.outcomes),
-            "determined": sum(labelled[label] for label in DETERMINED),
-            "undetermined": labelled["undetermined"],
+            "determined": sum(outcomes[label] for label in DETERMINED),
+            "undetermined": outcomes["undetermined"],
             **{
-                status: answer.statuses.get(status, 0)
-                for status in ("ok", "truncated", "empty", "blocked", "failed", "missing")
+                status: answer.sealed["counts"].get(status, 0)
+                for status in ("ok", "truncated", "empty", "blocked", "failed")
             },
-            "canonical_n": len(registration.canonical),
-            "canonical_determined": step.determined,
-            "usable": step.usable,
+            "missing": outcomes["missing"],
+            "canonical_n": step.churn["n"],
+            "canonical_determined": step.churn["determined"],
+            "usable": step.churn["usable"],
         },
-        "canonical": rate(canonical[item] for item in sorted(sensitive)),
-        "controls": plain(checked),
-        "by_topic": {topic: rate(items) for topic, items in sorted(by_topic.items())},
-        "full": _full(state.full, sensitive, bank) if state.full else None,
-        "change": _change(step, run),
+        "canonical": _rate(canonical[item] for item in sensitive),
+        "controls": control_check(determined_labels(controls)),
+        "by_topic": {
+            topic: _rate(canonical[item] for item, about in sensitive.items() if about == topic)
+            for topic in sorted(set(sensitive.values()))
+        },
+        "full": _full(step.state.full, bank) if step.state.full else None,
+        "change": _change(step),
         "serving": answer.serving
         | {"changed": any(item["kind"] == "serving_change" for item in step.findings)},
-        "usage": answer.usage,
-        "stopped": answer.stopped,
+        "usage": answer.sealed["usage"],
+        "stopped": answer.sealed.get("stopped"),
     }
 
 
-def _label(outcome: str | None) -> str | None:
-    return outcome if outcome in DETERMINED else None
-
-
-def _full(full: Mapping[str, Any], sensitive: Mapping[str, str], bank: Bank) -> dict[str, Any]:
+def _full(full: Mapping[str, Any], bank: Bank) -> dict[str, Any]:
     """Numbers of the last full run: sensitive families; control arms apart."""
-    outcomes = full["outcomes"]
     labels: dict[str, dict[str, str | None]] = {}
-    for item in sorted(sensitive):
-        labels[item] = {
-            variant: _label(outcomes.get(f"{item}#{variant}"))
-            for variant in ("en-1", "en-2", "en-3", "zh")
-        }
+    controls: dict[str, str | None] = {}
+    for item in sorted(bank.families, key=lambda item: item.id):
+        arms = determined_labels(
+            {arm.id: full["outcomes"].get(arm.id, "missing") for arm in item.arms()}
+        )
+        if item.control:
+            controls |= arms
+        else:
+            labels[item.id] = {arm.variant: arms[arm.id] for arm in item.arms()}
     majorities = {item: family_majority(votes, family=item) for item, votes in labels.items()}
     ties = [item for item, vote in majorities.items() if not vote.label and vote.refused]
     undecided = [item for item, vote in majorities.items() if not vote.label and not vote.refused]
-    incomplete = [item for item, vote in majorities.items() if vote.missing]
-    pairs = {
-        item.id: (labels[item.id]["en-1"], labels[item.id]["zh"])
-        for item in bank.families
-        if item.zh and not item.control
-    }
-    checked = control_check(
-        {
-            arm.id: _label(outcomes.get(arm.id))
-            for arm in bank.arms("full")
-            if arm.family not in sensitive
-        }
-    )
+    votes = [
+        vote.label or ("tie" if vote.refused else "undetermined") for vote in majorities.values()
+    ]
     return {
         "run": full["run"],
-        "family": rate(
-            majorities[item].label or ("tie" if item in ties else "undetermined")
-            for item in majorities
-        ),
+        "family": _rate(votes),
         "ties": ties,
         "undecided": undecided,
-        "incomplete": incomplete,
-        "controls": plain(checked),
-        "wording": plain(wording_invariance(labels)),
-        "unlock": plain(purpose_unlock(labels)),
-        "language": plain(language_asymmetry(pairs)),
+        "incomplete": [item for item, vote in majorities.items() if vote.missing],
+        "controls": control_check(controls),
+        "wording": wording_invariance(labels),
+        "unlock": purpose_unlock(labels),
+        "language": language_asymmetry(
+            {item: (of["en-1"], of["zh"]) for item, of in labels.items() if "zh" in of}
+        ),
     }
 
 
-def _change(step: Step, run: Run) -> dict[str, Any] | None:
+def _change(step: Step) -> dict[str, Any] | None:
     """The one look at two consecutive usable runs of a series; None where there is none."""
     if step.change is None:
         return None
@@ -218,11 +203,11 @@ def _change(step: Step, run: Run) -> dict[str, Any] | None:
     opposite = min(len(refused), len(answered))
     detectable = minimum_detectable_flips(step.change.compared, opposite=opposite)
     return {
-        "previous_run": step.compared_with,
+        "previous_run": step.churn["previous"],
         "compared": step.change.compared,
         "newly_refused": refused,
         "newly_answered": answered,
-        "midp": significant(midp_mcnemar(len(refused), len(answered))),
+        "midp": midp_mcnemar(len(refused), len(answered)),
         "minimum_detectable_flips": detectable.flips,
         "sentence": detectability_sentence(detectable),
     }

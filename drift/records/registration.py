@@ -21,8 +21,10 @@ from drift.config import METHOD_VERSION, Clock, Panel, load_toml, sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.judging import Judge
 from drift.records.ledger import Ledger, lines_backwards, write_atomically
-from drift.records.series import Identity
 from drift.records.store import Store
+
+#: Fields of a panel that a registration leaves out: ``instruments`` holds the models.
+_NOT_REGISTERED = {"description", "daily_budget_usd", "time_budget_s", "models"}
 
 
 @dataclass(frozen=True)
@@ -42,19 +44,15 @@ class Registration:
         """Hash of all arms with their prompts."""
         return str(self.body["corpus"]["registry"]["all"])
 
-    @property
-    def cadence_hours(self) -> int | None:
+    def identity(self, model: str) -> dict[str, str]:
+        """Return what must stay the same in a series of `model`, each a hash or a figure."""
         hours = self.body["panel"]["cadence_hours"]
-        return None if hours is None else int(hours)
-
-    def identity(self, model: str) -> Identity:
-        """Return what must stay the same in a series of `model`."""
-        return Identity(
-            instrument=self.body["instruments"][model]["sha256"],
-            bank=self.body["corpus"]["registry"]["canonical"],
-            fingerprint=self.body["judge"]["fingerprint"],
-            cadence="none" if self.cadence_hours is None else str(self.cadence_hours),
-        )
+        return {
+            "instrument": self.body["instruments"][model]["sha256"],
+            "bank": self.body["corpus"]["registry"]["canonical"],
+            "fingerprint": self.body["judge"]["fingerprint"],
+            "cadence": "none" if hours is None else str(hours),
+        }
 
     def moved(self, model: str) -> int:
         """Return how many stored labels of `model` this registration's rescoring moved."""
@@ -65,17 +63,8 @@ def build(panel: Panel, bank: Bank, judge: Judge, *, root: Path, seed: str) -> d
     """Return the body of a registration for the present configuration."""
     arms, canonical = bank.arms("full"), bank.arms("canonical")
     return {
-        "panel": {
-            "name": panel.name,
-            "title": panel.title,
-            "cadence_hours": panel.cadence_hours,
-            "cadence_note": panel.cadence_note,
-            "scope_plan": panel.scope_plan,
-            "full_runs": list(panel.full_runs),
-            "models": [model.key for model in panel.models],
-            "size": len(panel.models),
-            "reserved_slots": panel.reserved_slots,
-        },
+        "panel": panel.model_dump(mode="json", exclude=_NOT_REGISTERED)
+        | {"models": [model.key for model in panel.models], "size": len(panel.models)},
         "corpus": {
             "name": bank.name,
             "version": bank.version,
@@ -110,14 +99,12 @@ def differences(registered: dict[str, Any], present: dict[str, Any]) -> list[str
 
     The package version may move without a new registration.
     """
-    found: list[str] = []
-    for section in ("panel", "corpus", "instruments", "judge", "alarm"):
-        old, new = registered[section], present[section]
-        found += [
-            f"{section}.{name}"
-            for name in sorted(old.keys() | new.keys())
-            if old.get(name) != new.get(name) and name != "title"
-        ]
+    found = [
+        f"{section}.{name}"
+        for section in ("panel", "corpus", "instruments", "judge", "alarm")
+        for name in sorted(registered[section].keys() | present[section].keys())
+        if registered[section].get(name) != present[section].get(name) and name != "title"
+    ]
     if registered["method_version"] != present["method_version"]:
         found.append("method_version")
     return found
@@ -134,18 +121,17 @@ def in_force(store: Store, ledger: Ledger) -> Registration | None:
     last = ledger.last()
     if last is None:
         return None
-    for line in ledger.backwards():
-        if line.kind in ("registration", "run"):
-            named = line.hash if line.kind == "registration" else line.body["registration"]
-            break
-    else:
+    newest = next(
+        (line for line in ledger.backwards() if line.kind in ("registration", "run")), None
+    )
+    if newest is None:
         raise IntegrityError("the chain holds no registration", where=str(ledger.chain))
+    named = newest.hash if newest.kind == "registration" else newest.body["registration"]
     raw = store.registration.read_bytes() if store.registration.exists() else b""
-    if last.kind == "registration" and sha256_hex(raw.removesuffix(b"\n")) != named:
+    if last.hash == named and sha256_hex(raw[:-1]) != named:
         # The seal of a registration was interrupted between its two files.
-        raw = next(lines_backwards(ledger.chain)) + b"\n"
-        write_atomically(store.registration, raw)
-    found = sha256_hex(raw.removesuffix(b"\n"))
+        raw = _write_registration(store, ledger)
+    found = sha256_hex(raw[:-1])
     if found != named:
         raise IntegrityError(
             "registration.json is not the registration that the chain names",
@@ -155,6 +141,13 @@ def in_force(store: Store, ledger: Ledger) -> Registration | None:
             next_step="restore the file from a copy of the record",
         )
     return Registration(orjson.loads(raw), named)
+
+
+def _write_registration(store: Store, ledger: Ledger) -> bytes:
+    """Repeat the chain's last line in ``registration.json``; return the file's bytes."""
+    raw = next(lines_backwards(ledger.chain)) + b"\n"
+    write_atomically(store.registration, raw)
+    return raw
 
 
 def corpus_copy(store: Store, corpus: dict[str, Any]) -> Path:
@@ -192,7 +185,7 @@ def seal_registration(
         raise ConfigurationError("the corpus file changed while it was read", where=str(bank_file))
     write_atomically(corpus_copy(store, body["corpus"]), raw_bank)
     line = ledger.append("registration", body, at=clock())
-    write_atomically(store.registration, next(lines_backwards(ledger.chain)) + b"\n")
+    _write_registration(store, ledger)
     return Registration(line.body, line.hash)
 
 

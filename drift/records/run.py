@@ -24,31 +24,37 @@ SERVING = ("served_model", "provider", "fingerprint")
 class ModelRun:
     """What one model did in one run.
 
-    ``outcomes`` maps every key that was to be asked to one of :data:`OUTCOMES`;
-    ``statuses`` counts the stored responses by status and, under ``missing``, the
-    keys without one. ``serving`` holds the distinct serving facts, sorted.
+    ``sealed`` is its entry in the run's ledger line: instrument, counts by status,
+    usage, and why it stopped. ``outcomes`` maps every key that was to be asked to one
+    of :data:`OUTCOMES`; ``serving`` holds the distinct serving facts, sorted.
     """
 
-    instrument: str
+    sealed: Mapping[str, Any]
     outcomes: dict[str, str]
-    statuses: dict[str, int]
     serving: dict[str, list[str]]
-    usage: dict[str, Any]
-    stopped: str | None
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run under one judge; ``slot`` is None in a record without a cadence."""
+    """One run under one judge: its ledger line, the judge's identity, and the answers."""
 
-    run: str
-    number: int
-    at: str
-    finished_at: str
-    scope: str
-    slot: int | None
+    body: Mapping[str, Any]
     judge: dict[str, str]
     models: dict[str, ModelRun]
+
+    @property
+    def id(self) -> str:
+        return str(self.body["run"])
+
+
+def family(arm: str) -> str:
+    """Return the family of an arm: ``topic/slug`` of ``topic/slug#en-1``."""
+    return arm.partition("#")[0]
+
+
+def determined_labels(outcomes: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the outcomes that are determined labels, and None in place of the others."""
+    return {key: what if what in DETERMINED else None for key, what in outcomes.items()}
 
 
 def run_id(started_at: datetime) -> str:
@@ -100,51 +106,32 @@ def label_rows(
             declined=row.get("declined", False),
             language="zh" if row["key"].split("@")[0].endswith("#zh") else "en",
         )
-        document: dict[str, Any] = {
-            "key": row["key"],
-            "model": row["model"],
-            "label": label.label,
-            "rule": label.rule,
-            "span": list(label.span) if label.span else None,
-        }
-        labelled.append(document | ({"note": label.note} if label.note else {}))
+        said = {name: value for name, value in label._asdict().items() if name != "note" or value}
+        labelled.append({"key": row["key"], "model": row["model"]} | said)
     return labelled
 
 
 def load_run(store: Store, run: Mapping[str, Any], labels: Mapping[str, Any]) -> Run:
     """Return the run sealed by the ledger bodies `run` and `labels`."""
-    responses = read_rows(store.transcript(run["run"]))
     judge = labels["judge"]
-    folder = judge_folder(judge)
     labelled = {
         (row["model"], row["key"]): row["label"]
-        for row in read_rows(store.labels(folder, run["run"]))
+        for row in read_rows(store.labels(judge_folder(judge), run["run"]))
     }
-    models = {}
-    for name, sealed in run["models"].items():
-        rows = {row["key"]: row for row in responses if row["model"] == name}
-        outcomes = {}
-        for key in run["keys"]:
-            row = rows.get(key)
-            outcomes[key] = "missing" if row is None else labelled.get((name, key), row["status"])
-        models[name] = ModelRun(
-            instrument=sealed["instrument"],
-            outcomes=outcomes,
-            statuses={**sealed["counts"], "missing": len(run["keys"]) - len(rows)},
-            serving={
-                fact: sorted({row[fact] for row in rows.values() if row.get(fact)})
-                for fact in SERVING
-            },
-            usage=sealed["usage"],
-            stopped=sealed.get("stopped"),
+    outcomes = {name: dict.fromkeys(run["keys"], "missing") for name in run["models"]}
+    serving: dict[str, dict[str, set[str]]]
+    serving = {name: {fact: set() for fact in SERVING} for name in run["models"]}
+    for row in read_rows(store.transcript(run["run"])):
+        model, key = row["model"], row["key"]
+        outcomes[model][key] = labelled.get((model, key), row["status"])
+        for fact, seen in serving[model].items():
+            seen.update(filter(None, [row.get(fact)]))
+    models = {
+        name: ModelRun(
+            sealed,
+            outcomes[name],
+            {fact: sorted(seen) for fact, seen in serving[name].items()},
         )
-    return Run(
-        run=run["run"],
-        number=run["number"],
-        at=run["started_at"],
-        finished_at=run["finished_at"],
-        scope=run["scope"],
-        slot=run["slot"],
-        judge=dict(judge),
-        models=models,
-    )
+        for name, sealed in run["models"].items()
+    }
+    return Run(run, judge, models)

@@ -1,0 +1,39 @@
+"""Derived files: a run is read under the registration that it was made under."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import Ticking
+from loopback import Loopback, Reply, Request, failing
+from making import answering, record, run, write_panel
+
+from drift.records.store import Store, read_rows
+from drift.records.verify import verify_record
+
+
+def test_a_run_left_open_before_a_new_registration_is_derived_under_the_old_one(
+    project: Path, clock: Ticking
+) -> None:
+    paid = True
+
+    def script(request: Request) -> Reply:
+        return answering(request) if paid else failing(429, "insufficient_quota")
+
+    with Loopback(script) as server:
+        write_panel(project, server.base_url)
+        run(project, clock)
+        clock.advance(hours=6)
+        paid = False
+        assert not run(project, clock).sealed
+        panel = project / "config" / "panels" / "test.toml"
+        panel.write_text(panel.read_text().replace("max_tokens = 48", "max_tokens = 50"))
+        made = record(project, clock)
+        with made.opened():
+            made.register()
+        paid = True
+        clock.advance(hours=6)
+        assert run(project, clock).sealed
+    churn = read_rows(Store(project / "data" / "test").churn)
+    assert [row["series"] for row in churn if row["model"] == "subject"] == [1, 1, 2]
+    assert verify_record(project / "data" / "test", root=project).problems == []
