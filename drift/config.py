@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import rfc8785
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -26,6 +27,8 @@ from drift.errors import ConfigurationError
 METHOD_VERSION = "1"
 
 Clock = Callable[[], datetime]
+Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+Price = Annotated[Decimal | None, Field(ge=0, description="USD per million tokens")]
 
 
 def utc_now() -> datetime:
@@ -37,8 +40,7 @@ def timestamp(moment: datetime) -> str:
     """Return an aware time as ``YYYY-MM-DDTHH:MM:SS.mmmZ`` in UTC."""
     if moment.tzinfo is None:
         raise ValueError(f"time without a zone: {moment!r}; expected an aware time in UTC")
-    text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_timestamp(text: str) -> datetime:
@@ -52,8 +54,7 @@ def project_root() -> Path:
     ``REFUSAL_DRIFT_ROOT`` wins; otherwise the working directory or the nearest
     parent with both folders, else the checkout this package was installed from.
     """
-    named = os.environ.get("REFUSAL_DRIFT_ROOT")
-    if named:
+    if named := os.environ.get("REFUSAL_DRIFT_ROOT"):
         return Path(named).resolve()
     here = Path.cwd().resolve()
     for folder in (here, *here.parents, Path(__file__).resolve().parent.parent):
@@ -111,17 +112,10 @@ class ServerSpec(_Strict):
     system_prompt: str | None = None
 
 
-class ModelSpec(_Strict):
-    """One model of a panel, with all that we choose about asking it."""
+class _Asked(_Strict):
+    """What a model is asked with: hashed, with endpoint and method, into its instrument."""
 
-    key: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
-    kind: Literal["openai", "embedded", "phantom"]
     model: str = Field(min_length=1, description="the model name that is requested")
-    role: Literal["subject", "reference"] = "subject"
-    lab: str = Field(default="", description="who made the model, for display")
-    base_url: str | None = None
-    api_key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
-    weights: str | None = Field(default=None, description="a name in config/weights.toml")
     weights_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     parameters: dict[str, Decimal | int | str | bool] = {}
     max_tokens: int = Field(default=512, ge=1)
@@ -129,13 +123,23 @@ class ModelSpec(_Strict):
     seed_policy: Literal["none", "fixed", "per-run"] = "none"
     seed: int | None = Field(default=None, ge=0, lt=2**31)
     provider: dict[str, Any] | None = Field(default=None, description="aggregator routing pin")
+
+
+class ModelSpec(_Asked):
+    """One model of a panel, with all that we choose about asking it."""
+
+    key: Key
+    kind: Literal["openai", "embedded", "phantom"]
+    role: Literal["subject", "reference"] = "subject"
+    lab: str = Field(default="", description="who made the model, for display")
+    base_url: str | None = None
+    api_key_env: str | None = Field(default=None, pattern=r"^[A-Z][A-Z0-9_]*$")
+    weights: str | None = Field(default=None, description="a name in config/weights.toml")
     concurrency: int = Field(default=8, ge=1, le=256)
     timeout_s: int = Field(default=120, ge=1)
     attempts: int = Field(default=5, ge=1, le=20)
-    price_prompt: Decimal | None = Field(default=None, ge=0, description="USD per million tokens")
-    price_completion: Decimal | None = Field(
-        default=None, ge=0, description="USD per million tokens"
-    )
+    price_prompt: Price = None
+    price_completion: Price = None
     server: ServerSpec = ServerSpec()
 
     @model_validator(mode="after")
@@ -150,20 +154,9 @@ class ModelSpec(_Strict):
 
     def instrument(self) -> dict[str, Any]:
         """Return what we choose about this model, as a document fit for hashing."""
-        document = {
-            "endpoint": self.kind if self.kind != "openai" else self.base_url,
-            "model": self.model,
-            "parameters": dict(sorted(self.parameters.items())),
-            "max_tokens": self.max_tokens,
-            "system_prompt": self.system_prompt,
-            "seed_policy": self.seed_policy,
-            "seed": self.seed,
-            "provider": self.provider,
-            "method": METHOD_VERSION,
-            "weights_sha256": self.weights_sha256,
-        }
-        exact: dict[str, Any] = _exact(document)
-        return exact
+        endpoint = self.base_url if self.kind == "openai" else self.kind
+        asked = self.model_dump(mode="json", include=set(_Asked.model_fields))
+        return asked | {"endpoint": endpoint, "method": METHOD_VERSION}
 
     def instrument_hash(self) -> str:
         """Return the SHA-256 of the canonical JSON of :meth:`instrument`."""
@@ -179,7 +172,7 @@ class Panel(_Strict):
     ``full_runs`` full and all others canonical.
     """
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    name: Key
     title: str
     description: str = ""
     cadence_hours: int | None = Field(default=None, ge=1, le=24 * 7)
@@ -193,17 +186,15 @@ class Panel(_Strict):
 
     @model_validator(mode="after")
     def _unique_keys(self) -> Panel:
-        keys = [model.key for model in self.models]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
-        if twice:
+        written = Counter(model.key for model in self.models)
+        if twice := sorted(key for key, n in written.items() if n > 1):
             raise ValueError(f"model key used twice: {', '.join(twice)}")
         return self
 
     def narrowed(self, keys: tuple[str, ...]) -> tuple[ModelSpec, ...]:
         """Return the models named in `keys`, in panel order; all of them if it is empty."""
         known = {model.key for model in self.models}
-        unknown = [key for key in keys if key not in known]
-        if unknown:
+        if unknown := [key for key in keys if key not in known]:
             raise ConfigurationError(
                 f"panel {self.name!r} has no model {', '.join(map(repr, unknown))}",
                 expected=f"some of: {', '.join(sorted(known))}",
@@ -227,17 +218,7 @@ def load_panel(name: str, *, root: Path) -> Panel:
     document = load_toml(path, kind="panel")
     weights = load_toml(root / "config" / "weights.toml", kind="weights list")
     try:
-        for number, model in enumerate(document.get("models", [])):
-            if model.get("kind") == "embedded" and model.get("weights") is not None:
-                entry = weights.get(model["weights"])
-                if entry is None:
-                    raise ConfigurationError(
-                        f"unknown weights {model['weights']!r}",
-                        where=f"{path}: models.{number}.weights",
-                        expected=f"one of: {', '.join(sorted(weights))}",
-                    )
-                model["weights_sha256"] = entry["sha256"]
-        return Panel.model_validate(document)
+        panel = Panel.model_validate(document)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, item['loc'])) or 'panel'}: {item['msg']}"
@@ -248,6 +229,19 @@ def load_panel(name: str, *, root: Path) -> Panel:
             where=str(path),
             next_step="see the comments in config/panels/frontier.toml for every field",
         ) from None
+    models = list(panel.models)
+    for number, model in enumerate(models):
+        name = str(model.weights)
+        if model.kind == "embedded" and name not in weights:
+            raise ConfigurationError(
+                f"unknown weights {name!r}",
+                where=f"{path}: models.{number}.weights",
+                expected=f"one of: {', '.join(sorted(weights))}",
+            )
+        if model.kind == "embedded":
+            update = {"weights_sha256": weights[name]["sha256"]}
+            models[number] = model.model_copy(update=update)
+    return panel.model_copy(update={"models": tuple(models)})
 
 
 def load_toml(path: Path, *, kind: str) -> dict[str, Any]:
