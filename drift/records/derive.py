@@ -98,8 +98,14 @@ def derive(store: Store, ledger: Ledger) -> list[Derived]:
     registration = in_force(store, ledger)
     if registration is None:
         return []
-    fold = _kept(store)
-    fold.registrations[registration.hash] = registration
+    fold = Fold(store, registrations={registration.hash: registration})
+    if store.series.exists():
+        kept = read_series(store)
+        fold.seq, fold.run = kept["seq"], kept["run"]
+        fold.series = {model: SeriesState(**state) for model, state in kept["models"].items()}
+    else:
+        for log in (store.churn, store.findings):
+            log.unlink(missing_ok=True)
     added = []
     for line in _after(ledger, fold.seq, registration):
         derived = fold.feed(line)
@@ -122,14 +128,16 @@ def derive_all(store: Store, lines: Iterable[Line]) -> Iterator[tuple[Fold, Deri
             yield fold, derived
 
 
-def _kept(store: Store) -> Fold:
-    """Return the fold as ``series.json`` holds it; without the file everything starts anew."""
-    if not store.series.exists():
-        for log in (store.churn, store.findings):
-            log.unlink(missing_ok=True)
-        return Fold(store)
+def read_series(store: Store) -> dict[str, Any]:
+    """Return ``series.json``: ``seq`` and ``run`` where the fold stands, and the ``models``.
+
+    Raises
+    ------
+    IntegrityError
+        It cannot be read.
+    """
     try:
-        kept = orjson.loads(store.series.read_bytes())
+        kept: dict[str, Any] = orjson.loads(store.series.read_bytes())
     except orjson.JSONDecodeError as error:
         raise IntegrityError(
             "series.json cannot be read",
@@ -138,8 +146,7 @@ def _kept(store: Store) -> Fold:
             next_step="delete it together with churn.jsonl and findings.jsonl; "
             "the next command derives all three again from the sealed runs",
         ) from None
-    series = {model: SeriesState(**state) for model, state in kept["models"].items()}
-    return Fold(store, kept["seq"], kept["run"], series)
+    return kept
 
 
 def _after(ledger: Ledger, seq: int, in_force: Registration) -> list[Line]:
