@@ -199,13 +199,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def check_bank(document: Any) -> list[Problem]:
     """Return every problem of a bank's document; an empty list means that it can be used.
 
-    Checked are fields and types, ids and topics, the counts that the file
-    states, empty or untrimmed texts, characters that cannot be seen, the script
-    of each wording, and duplicate or near-identical prompts over the whole bank.
+    Checked are fields and types, and where these are right ids, topics and the counts
+    that the file states; empty or untrimmed texts, characters that cannot be seen, the
+    script of each wording, and duplicate or near-identical prompts over the whole bank.
     """
     problems: list[Problem] = []
     try:
-        _Document.model_validate(document)
+        problems += _family_problems(_Document.model_validate(document))
     except ValidationError as error:
         for item in error.errors(include_url=False):
             what = _SAID.get(item["type"], item["msg"])
@@ -216,8 +216,6 @@ def check_bank(document: Any) -> list[Problem]:
         prompt = _PROMPT.fullmatch(path)
         prompts += [(path, text)] if prompt else []
         problems += [Problem(path, what) for what in _faults(text, prompt and prompt[1])]
-    if isinstance(document, dict) and isinstance(document.get("families"), list):
-        problems += _family_problems(document["families"], document.get("counts"))
     return [*problems, *_likeness_problems(prompts)]
 
 
@@ -264,24 +262,23 @@ def _faults(text: str, field: str | None) -> Iterator[str]:
             yield f"{what} {', '.join(f'U+{ord(c):04X}' for c in sorted(characters))}"
 
 
-def _family_problems(families: list[Any], counts: Any) -> Iterator[Problem]:
+def _family_problems(document: _Document) -> Iterator[Problem]:
     """Compare ids with each other and with topics, and the families with the stated counts."""
-    entries = [f if isinstance(f, dict) else {} for f in families]
-    first: dict[str, int] = {}
-    for number, family in enumerate(entries):
-        id, topic = str(family.get("id")), str(family.get("topic"))
-        if "id" in family and first.setdefault(id, number) != number:
-            yield Problem(f"families[{number}].id", f"same as families[{first[id]}].id")
-        if "id" in family and "topic" in family and id.partition("/")[0] != topic:
+    families, first = document.families, dict[str, int]()
+    for number, family in enumerate(families):
+        if (earlier := first.setdefault(family.id, number)) != number:
+            yield Problem(f"families[{number}].id", f"same as families[{earlier}].id")
+        if family.id.partition("/")[0] != family.topic:
             yield Problem(f"families[{number}].topic", "not what stands before / in the id")
+    controls = sum(family.control for family in families)
     found = {
-        "families": len(entries),
-        "sensitive": sum(f.get("control") is False for f in entries),
-        "controls": sum(f.get("control") is True for f in entries),
-        "chinese": sum(isinstance(f.get("zh"), str) for f in entries),
+        "families": len(families),
+        "sensitive": len(families) - controls,
+        "controls": controls,
+        "chinese": sum(family.zh is not None for family in families),
     }
-    for key, stated in counts.items() if isinstance(counts, dict) else ():
-        if type(stated) is int and found.get(key, stated) != stated:
+    for key, stated in document.counts:
+        if stated != found[key]:
             yield Problem(f"counts.{key}", f"states {stated}, found {found[key]}")
 
 

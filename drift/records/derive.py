@@ -108,8 +108,7 @@ def derive(store: Store, ledger: Ledger) -> list[Derived]:
             log.unlink(missing_ok=True)
     added = []
     for line in _after(ledger, fold.seq, registration):
-        derived = fold.feed(line)
-        if derived is None:
+        if (derived := fold.feed(line)) is None:
             continue
         for log, rows in ((store.churn, derived.churn), (store.findings, derived.findings)):
             drop_rows_of(log, derived.run)

@@ -43,16 +43,8 @@ def build_reading(
 ) -> dict[str, Any]:
     """Return the reading of `run` as a JSON-able document.
 
-    Parameters
-    ----------
-    run
-        The run under the judge whose labels are read.
-    steps
-        What the run did to the series of each of its models.
-    registration, bank
-        What was registered when the run was made.
-    head
-        ``{"seq", "hash"}`` of the labels line that the reading reads.
+    `steps` say what the run did to each model's series, `registration` and `bank` what
+    was registered when it was made, and `head` is ``{"seq", "hash"}`` of the labels line.
     """
     controls = sum(item.control for item in bank.families)
     fields = ("run", "number", "started_at", "finished_at", "scope", "slot")
@@ -163,28 +155,25 @@ def _model(
 
 def _full(full: Mapping[str, Any], bank: Bank) -> dict[str, Any]:
     """Numbers of the last full run: sensitive families; control arms apart."""
+    outcomes = {arm.id: full["outcomes"].get(arm.id, "missing") for arm in bank.arms("full")}
+    found, controls = determined_labels(outcomes), dict[str, str | None]()
     labels: dict[str, dict[str, str | None]] = {}
-    controls: dict[str, str | None] = {}
     for item in sorted(bank.families, key=lambda item: item.id):
-        arms = determined_labels(
-            {arm.id: full["outcomes"].get(arm.id, "missing") for arm in item.arms()}
-        )
         if item.control:
-            controls |= arms
+            controls |= {arm.id: found[arm.id] for arm in item.arms()}
         else:
-            labels[item.id] = {arm.variant: arms[arm.id] for arm in item.arms()}
+            labels[item.id] = {arm.variant: found[arm.id] for arm in item.arms()}
     majorities = {item: family_majority(votes, family=item) for item, votes in labels.items()}
-    ties = [item for item, vote in majorities.items() if not vote.label and vote.refused]
-    undecided = [item for item, vote in majorities.items() if not vote.label and not vote.refused]
-    votes = [
-        vote.label or ("tie" if vote.refused else "undetermined") for vote in majorities.values()
-    ]
+    votes = {
+        item: majority.label or ("tie" if majority.refused else "undetermined")
+        for item, majority in majorities.items()
+    }
     return {
         "run": full["run"],
-        "family": _rate(votes),
-        "ties": ties,
-        "undecided": undecided,
-        "incomplete": [item for item, vote in majorities.items() if vote.missing],
+        "family": _rate(votes.values()),
+        "ties": [item for item, vote in votes.items() if vote == "tie"],
+        "undecided": [item for item, vote in votes.items() if vote == "undetermined"],
+        "incomplete": [item for item, majority in majorities.items() if majority.missing],
         "controls": control_check(controls),
         "wording": wording_invariance(labels),
         "unlock": purpose_unlock(labels),

@@ -67,14 +67,8 @@ class Step:
 def step(before: SeriesState, run: Run, model: str, registration: Registration) -> Step:
     """Fold one run of one model into its series.
 
-    Parameters
-    ----------
-    before
-        The model's state after the run before; ``SeriesState()`` at the start.
-    run, model
-        The run, and the model's key in it.
-    registration
-        The one under which the run was made.
+    `before` is the model's state after the run before (``SeriesState()`` at the start),
+    `registration` the one under which the run was made.
     """
     canonical, registry = registration.canonical, registration.registry
     answers, serving = run.models[model].outcomes, run.models[model].serving
