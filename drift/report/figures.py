@@ -20,8 +20,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from drift.config import project_root
+from drift.report.markup import escaped
 from drift.report.tables import each
 
+Draw = Callable[[pd.DataFrame, Axes], None]
 STYLE = Path("report") / "figures.mplstyle"
 #: Colours in the style file that stand for a colour of the page.
 PAGE_COLOURS = {
@@ -50,14 +52,9 @@ OUTCOME_SHAPES: dict[str, tuple[str, bool, float]] = {
 def interval_plot(frame: pd.DataFrame, axes: Axes) -> None:
     """Draw each rate as a mark with its 95 % interval, counts at the right margin.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Columns group (name at the left), series (shape and colour), refused, n,
-        estimate, low, high (shares of 1), reason. A row without an estimate is
-        written out as not estimable, never drawn.
-    axes : Axes
-        Cleared Axes, as :func:`draw` makes them.
+    Columns: group (name at the left), series (shape and colour), refused, n, estimate,
+    low, high (shares of 1), reason. A row without an estimate is written out as not
+    estimable, never drawn.
     """
     looks: dict[str, dict[str, Any]] = {
         name: {"color": COLOURS[i % len(COLOURS)], "marker": SHAPES[i % len(SHAPES)]}
@@ -90,12 +87,7 @@ def interval_plot(frame: pd.DataFrame, axes: Axes) -> None:
 def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
     """Draw what each model did on each wording of each family: one mark an arm.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Columns topic, family, variant, model, outcome, control; one row an arm.
-    axes : Axes
-        Cleared Axes, as :func:`draw` makes them.
+    Columns: topic, family, variant, model, outcome, control; one row an arm.
     """
     models, variants = sorted(frame.model.unique()), sorted(frame.variant.unique())
     columns = {
@@ -105,27 +97,23 @@ def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
     }
     rows: dict[str, float] = {}
     position = 0.0
-    for topic, families in frame.groupby("topic", sort=True):
-        axes.text(-0.75, position, str(topic), ha="right", va="center", weight="bold")
+    beside: dict[str, Any] = {"ha": "right", "va": "center"}
+    for topic, families in frame.drop_duplicates("family").groupby("topic", sort=True):
+        axes.text(-0.75, position, str(topic), weight="bold", **beside)
         position += 0.9
-        for family in sorted(families.family.unique()):
-            rows[family] = position
-            control = bool(families.loc[families.family == family, "control"].iloc[0])
-            name = family.partition("/")[2] + (" (control)" if control else "")
-            axes.text(-0.75, position, name, ha="right", va="center", color=MUTED)
+        for item in each(families.sort_values("family")):
+            rows[item.family] = position
+            name = item.family.partition("/")[2] + (" (control)" if item.control else "")
+            axes.text(-0.75, position, name, color=MUTED, **beside)
             position += 1
         position += 0.1
     for outcome, cells in frame.groupby("outcome", sort=True):
         shape, filled, area = OUTCOME_SHAPES.get(str(outcome), ("d", False, 0.8))
         ink = COLOURS[1] if outcome == "refused" else INK if filled else MUTED
         across = [columns[key] for key in zip(cells.model, cells.variant, strict=True)]
-        down = [rows[family] for family in cells.family]
-        look: dict[str, Any] = {
-            "facecolors": ink if filled else "none",
-            "edgecolors": ink,
-            "label": outcome,
-        }
-        axes.scatter(across, down, 60 * area, marker=shape, linewidths=1.1, **look)
+        inks = {"facecolors": ink if filled else "none", "edgecolors": ink}
+        look: dict[str, Any] = inks | {"marker": shape, "linewidths": 1.1, "label": outcome}
+        axes.scatter(across, cells.family.map(rows), 60 * area, **look)
     axes.set_xticks(list(columns.values()), [variant for _, variant in columns])
     axes.tick_params(axis="x", top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
     middle = (len(variants) - 1) / 2
@@ -138,14 +126,10 @@ def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
     axes.legend(loc="upper right", bbox_to_anchor=(0, 0), ncols=3)
 
 
-def svg(
-    draw: Callable[[pd.DataFrame, Axes], None], frame: pd.DataFrame, *, label: str, alt: str
-) -> str:
-    """Return what `draw` makes of `frame` as an SVG element: no date, ids of its own.
-
-    `alt` is escaped already. Widths and heights below are in inches.
-    """
+def svg(draw: Draw, frame: pd.DataFrame, *, label: str) -> str:
+    """Return what `draw` makes of `frame` as an SVG element: no date, ids of its own."""
     grid = draw is label_grid
+    # In inches.
     left, width, right = (2.6, 7.4, 0.2) if grid else (1.75, 7.4, 0.8)
     groups = frame.topic.nunique() if grid else frame.group.nunique()
     rows = 0.215 * frame.family.nunique() if grid else 0.27 * len(frame)
@@ -162,6 +146,7 @@ def svg(
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
     text = re.sub(r' id="([^"]+)"', lambda m: f' id="{label}-{m[1]}"' if m[1] in used else "", text)
     text = re.sub(r'(href="#|url\(#)', rf"\g<1>{label}-", text)
+    alt = escaped(describe_grid(frame) if grid else describe_intervals(frame))
     opening = f'<svg viewBox="0 0 {72 * width:g} {72 * height:g}" role="img" aria-label="{alt}">'
     return re.sub(r"<svg[^>]*>", lambda _: opening, text, count=1).strip()
 
@@ -179,10 +164,8 @@ def describe_intervals(frame: pd.DataFrame) -> str:
 
 def describe_grid(frame: pd.DataFrame) -> str:
     """Return the alternative text of :func:`label_grid`: counts of outcomes by model."""
-    parts = [
-        f"{model}: "
-        + ", ".join(f"{count} {name}" for name, count in rows.outcome.value_counts().items())
-        + f" of {len(rows)} arms"
-        for model, rows in frame.groupby("model", sort=True)
-    ]
+    parts = []
+    for model, rows in frame.groupby("model", sort=True):
+        counts = (f"{count} {name}" for name, count in rows.outcome.value_counts().items())
+        parts.append(f"{model}: {', '.join(counts)} of {len(rows)} arms")
     return "; ".join(parts)

@@ -1,15 +1,17 @@
 """Inert HTML out of anything a record holds.
 
 Whatever comes from a record passes :func:`escaped` exactly once: model output is
-hostile, and no markup of it may reach a page.
+hostile, and no markup of it may reach a page. :func:`html` and :func:`fill` see to
+it, so pages put no value into HTML in any other way.
 """
 
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
-from collections.abc import Mapping
-from itertools import repeat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -22,7 +24,7 @@ HIDDEN = re.compile("[^\n\t\x20-\x7e]")
 
 
 class Markup(str):
-    """Text that is HTML already, made by this module from escaped parts."""
+    """Text that is HTML already, made of escaped parts."""
 
 
 def escaped(text: object) -> Markup:
@@ -44,26 +46,47 @@ def _visible(match: re.Match[str]) -> str:
     return character
 
 
+class _Inert(string.Formatter):
+    def format_field(self, value: Any, spec: str) -> str:
+        return escaped(format(value, spec) if spec else value)
+
+
+def html(template: str, *parts: object, **values: object) -> Markup:
+    """Return `template`, whose places are those of ``str.format``, with inert values."""
+    return Markup(_Inert().vformat(template, parts, values))
+
+
+def fill(root: Path, name: str, /, **values: object) -> Markup:
+    """Return the template ``report/_templates/<name>.html`` of the project at `root`, filled."""
+    source = root / "report" / "_templates" / f"{name}.html"
+    return html(source.read_text(encoding="utf-8").strip(), **values)
+
+
+def joined(parts: Iterable[object], between: str = "") -> Markup:
+    """Return the parts in one piece, each inert."""
+    return Markup(between.join(map(escaped, parts)))
+
+
 def table(frame: pd.DataFrame, *, empty: str = "None.") -> Markup:
     """Return `frame` as a table that scrolls in its own box; columns of numbers right-aligned."""
     if frame.empty:
-        return Markup(f"<p>{empty}</p>")
-    number = [pd.api.types.is_numeric_dtype(frame[name]) for name in frame]
-    lines = [(tuple(frame.columns), 'th scope="col"'), *((row, "td") for row in each(frame))]
-    head, *body = (
-        f"<tr>{''.join(map(_cell, line, number, repeat(tag)))}</tr>" for line, tag in lines
-    )
+        return html("<p>{}</p>", empty)
+    side = [
+        Markup(' class="drift-number"' if pd.api.types.is_numeric_dtype(frame[name]) else "")
+        for name in frame
+    ]
+
+    def line(cell: str, values: Iterable[Any]) -> Markup:
+        shown = ("" if pd.api.types.is_scalar(v) and pd.isna(v) else v for v in values)
+        return html("<tr>{}</tr>", joined(map(html, [cell] * len(side), side, shown)))
+
     # Quarto would read a table of its own out of ours without the attribute.
-    return Markup(
+    return html(
         '<div class="drift-table" tabindex="0"><table data-quarto-disable-processing="true">'
-        f"<thead>{head}</thead><tbody>\n" + "\n".join(body) + "\n</tbody></table></div>"
+        "<thead>{}</thead><tbody>\n{}\n</tbody></table></div>",
+        line('<th scope="col"{}>{}</th>', frame.columns),
+        joined((line("<td{}>{}</td>", row) for row in each(frame)), "\n"),
     )
-
-
-def _cell(value: object, right: bool, tag: str) -> str:
-    missing = value is None or (isinstance(value, float) and pd.isna(value))
-    side = ' class="drift-number"' if right else ""
-    return f"<{tag}{side}>{'' if missing else escaped(value)}</{tag[:2]}>"
 
 
 def percent(share: float) -> str:
@@ -74,18 +97,14 @@ def percent(share: float) -> str:
 def rate_text(rate: Mapping[str, Any]) -> Markup:
     """Return a rate with its interval and denominator, or why it is not estimable."""
     if rate["estimate"] is None or pd.isna(rate["estimate"]):
-        return Markup(f"not estimable: {escaped(rate['reason'])}")
-    return Markup(
-        f"<b>{percent(rate['estimate'])}</b> ({rate['refused']} of {rate['n']}; "
-        f"95\N{NO-BREAK SPACE}% interval {100 * rate['low']:.1f} to {percent(rate['high'])})"
+        return html("not estimable: {reason}", **rate)
+    share, low, high = (percent(rate[name]) for name in ("estimate", "low", "high"))
+    return html(
+        "<b>{}</b> ({} of {}; 95\N{NO-BREAK SPACE}% interval {} to {})",
+        *(share, rate["refused"], rate["n"], low[:-2], high),
     )
 
 
 def when(moment: str) -> str:
     """Return a stored UTC time to the minute."""
     return moment[:16].replace("T", " ") + " UTC"
-
-
-def digest(value: str) -> Markup:
-    """Return a hash in full, in a form that wraps on a phone."""
-    return Markup(f'<span class="drift-hash">{escaped(value)}</span>')

@@ -7,20 +7,20 @@ fails, the site that was there before stays.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from drift.errors import ConfigurationError, DriftError
-from drift.report import pages
 from drift.report.execute import Job, Progress, execute
-from drift.report.markup import escaped, percent, when
-from drift.report.tables import Record, load_record, run_ids
+from drift.report.markup import fill
+from drift.report.pages import front_page
+from drift.report.tables import load_record, run_ids
 
 #: An import of a style sheet or font from another host, as themes have it; the address,
 #: quoted or not, may hold semicolons.
@@ -53,22 +53,18 @@ def build_site(
     note: str | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Build the report of `records` and return the path of its ``index.html``.
+    """Build the report of `records`, and of nothing else; return its ``index.html``.
 
     Parameters
     ----------
     root : Path
-        The project: it holds ``notebooks/``, ``_quarto.yml`` and ``report/``.
-    records : sequence of RecordRef
-        What the site shows, and all it shows, in this order.
+        The project.
     as_of : str, optional
         A run id of one of the records: what came after it is left out of all of them.
     render : bool
         False stops after the notebooks; ``quarto render`` then makes the site.
     note : str, optional
         A sentence for the front page, for example why a record is missing.
-    progress : callable, optional
-        Called as each page ends.
 
     Raises
     ------
@@ -77,121 +73,52 @@ def build_site(
     DriftError
         A notebook or the renderer failed; the site from before is untouched.
     """
-    run = as_of or ""
-    folders = {ref.name: ref.folder.resolve() for ref in records}
-    known = sorted({item for folder in folders.values() for item in run_ids(folder)})
+    run, report = as_of or "", root / "report"
+    known = sorted({item for ref in records for item in run_ids(ref.folder)})
     if run and run not in known:
         near = difflib.get_close_matches(run, known, n=1, cutoff=0.0)
         raise ConfigurationError(
             f"no record holds a reading of run {run!r}",
             next_step=f"the nearest is {near[0]}" if near else "there is no run yet",
         )
-    loaded = [
-        load_record(name, folder=folder, as_of=run, root=root) for name, folder in folders.items()
+    executed = execute(_jobs(root, records, run), root=root, progress=progress)
+    quarto = quarto_version()
+    renderer = f"Quarto {quarto}" if quarto else f"smalldocs {version('smalldocs')}"
+    footer = fill(root, "footer", version=version("refusal-drift"), renderer=renderer)
+    shown = [
+        load_record(ref.name, folder=ref.folder.resolve(), as_of=run, root=root) for ref in records
     ]
-    report, generated = root / "report", root / "report" / "_generated"
-    fresh = generated / "executed"
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    execute(_jobs(root, records, run), fresh, root=root, progress=progress)
+    generated = {"_generated/front.md": front_page(shown, note), "_generated/footer.html": footer}
     for page in sorted(report.glob("[!_]*/*.ipynb")):
         page.unlink()
         # Quarto stops at a folder of the sidebar that is there and holds no page.
         if not any(page.parent.iterdir()):
             page.parent.rmdir()
-    for page in sorted(fresh.glob("*/*.ipynb")):
-        target = report / page.relative_to(fresh)
+    for name, text in (executed | generated).items():
+        target = report / name
         target.parent.mkdir(exist_ok=True)
-        page.rename(target)
-    shutil.rmtree(fresh)
-    renderer = quarto_version()
-    named = f"Quarto {renderer}" if renderer else f"smalldocs {version('smalldocs')}"
-    (generated / "front.md").write_text(front_page(loaded, note), encoding="utf-8")
-    (generated / "footer.html").write_text(
-        f'<footer class="drift-footer">refusal-drift {version("refusal-drift")}. '
-        f"Rendered with {named}. Every number is re-derivable from the sealed record.</footer>\n",
-        encoding="utf-8",
-    )
-    site = report / "_site"
+        target.write_text(text, encoding="utf-8")
     if render:
-        publish(_render_quarto if renderer else _render_smalldocs, root, site)
-    return site / "index.html"
-
-
-def front_page(records: Sequence[Record], note: str | None) -> str:
-    """Return the generated part of the front page: each record and model at a glance."""
-    parts = [f'<p class="drift-banner">{escaped(note)}</p>'] if note else []
-    for record in records:
-        parts.append(f'<section class="drift-record"><h2>{escaped(record.title)}</h2>')
-        if record.reading is None:
-            parts.append(f"<p>{pages.NO_RUN}</p></section>")
-            continue
-        reading, folder = record.reading, f"report/{escaped(record.name)}"
-        parts.append(pages.banner(record))
-        cards = [_card(key, model, folder) for key, model in record.models.items()]
-        parts.append(
-            f"<p>Run {escaped(reading['run'])}, {when(reading['started_at'])}, "
-            f"{escaped(reading['scope'])}. "
-            f'<a href="{folder}/reading.html">Reading</a> · <a href="{folder}/rates.html">Rates</a>'
-            f' · <a href="{folder}/transcripts.html">Transcripts</a></p>'
-            f'<div class="drift-cards">{"".join(cards)}</div>'
-            f'<p class="drift-small">Method version {escaped(reading["method_version"])}, judge '
-            f"{escaped(reading['judge']['id'])} {escaped(reading['judge']['fingerprint'][:12])}, "
-            f"assurance {escaped(reading['assurance'])}, head {reading['head']['seq']} "
-            f"<code>{escaped(reading['head']['hash'])}</code></p></section>"
-        )
-    return "\n".join(["```{=html}", *parts, "```", ""])
-
-
-def _card(key: str, model: Mapping[str, Any], folder: str) -> str:
-    rate, found = model["canonical"], model["coverage"]
-    if rate["estimate"] is None:
-        figure = f'<p class="drift-big">not estimable</p><p>{escaped(rate["reason"])}</p>'
-    else:
-        low, high, mark = (round(100 * rate[field], 1) for field in ("low", "high", "estimate"))
-        figure = (
-            f'<p class="drift-big">{percent(rate["estimate"])} <small>refused</small></p>'
-            f'<div class="drift-strip" aria-hidden="true"><i style="left:{low}%;'
-            f'width:{round(high - low, 1)}%"></i><b style="left:{mark}%"></b></div>'
-            f"<p>{rate['refused']} of {rate['n']} sensitive families, 95 % interval {low} to "
-            f"{high} %</p>"
-        )
-    change, controls = (
-        text.replace('href="', f'href="{folder}/')
-        for text in (pages.change_text(model), pages.controls_text(model["controls"]))
-    )
-    return (
-        f'<div class="drift-card"><h3>{escaped(key)}</h3>'
-        f'<p class="drift-small">{escaped(model["lab"])}, {escaped(model["role"])}</p>{figure}'
-        f"<p>{change}</p>"
-        f'<p class="drift-small">Coverage: {found["canonical_determined"]} of '
-        f"{found['canonical_n']} canonical arms determined.</p>"
-        f'<p class="drift-small">Controls: {controls}.</p></div>'
-    )
+        publish(_render_quarto if quarto else _render_smalldocs, root, report / "_site")
+    return report / "_site" / "index.html"
 
 
 def _jobs(root: Path, records: Sequence[RecordRef], as_of: str) -> list[Job]:
+    """Return one job for each record and notebook; a notebook holds no path of this machine."""
+    notebooks = sorted((root / "notebooks").glob("*.ipynb"))
     jobs = []
     for ref in records:
-        home = ref.folder.resolve()
-        own = home == (root / "data" / ref.name).resolve()
-        inside = home.relative_to(root) if home.is_relative_to(root) else home
-        shown = "" if own else str(inside)
-        parameters = {"panel": ref.name, "folder": shown, "as_of": as_of}
-        jobs += [
-            Job(ref.name, notebook.stem, notebook, parameters)
-            for notebook in sorted((root / "notebooks").glob("*.ipynb"))
-        ]
+        folder = os.path.relpath(ref.folder.resolve(), root.resolve())
+        parameters = {"panel": ref.name, "folder": folder, "as_of": as_of}
+        jobs += [Job(f"{ref.name}/{path.stem}", path, parameters) for path in notebooks]
     return jobs
 
 
 def quarto_version() -> str | None:
     """Return the version of the ``quarto`` on PATH, or None if there is none that runs."""
-    found = shutil.which("quarto")
-    if found is None:
-        return None
+    command = ["quarto", "--version"]
     try:
-        done = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip() or None
@@ -214,9 +141,7 @@ def publish(render: Callable[[Path, Path], None], root: Path, site: Path) -> Non
     if not (fresh / "index.html").exists():
         raise DriftError("the renderer wrote no index.html", where=str(fresh))
     for sheet in fresh.rglob("*.css"):
-        text = sheet.read_bytes()
-        if REMOTE_IMPORT.search(text):
-            sheet.write_bytes(REMOTE_IMPORT.sub(b"", text))
+        sheet.write_bytes(REMOTE_IMPORT.sub(b"", sheet.read_bytes()))
     if site.exists():
         site.rename(old)
     fresh.rename(site)

@@ -22,32 +22,42 @@ from drift.records.store import Store, exists, judge_folder, read_rows
 
 VARIANTS = ("en-1", "en-2", "en-3", "zh")
 EXCLUDED = ("undetermined", "tie", "empty", "blocked", "failed", "missing")
+#: What a row of :func:`responses` takes from the transcript or the labels as it stands.
+STORED = "key model status text rule note served_model provider fingerprint".split()
 
 
 @dataclass(frozen=True)
 class Record:
-    """One record, as of one of its runs.
+    """One record of the project at `root`, as of one of its runs.
 
-    ``reading`` is None in a record without a run. ``bank`` is the record's own copy of
-    the bank that was asked, None where it is missing: no other is shown in its place.
+    ``reading`` is empty in a record without a run; ``as_of`` where no run was named.
     """
 
+    root: Path
     name: str
     store: Store
-    reading: dict[str, Any] | None
-    head: dict[str, Any] | None
-    as_of: str | None
-    bank: Bank | None
-
-    @property
-    def title(self) -> str:
-        return self.name.replace("-", " ").capitalize()
+    reading: dict[str, Any]
+    as_of: str
 
     @property
     def models(self) -> dict[str, dict[str, Any]]:
-        """The reading of each model by its key, in the panel's order; empty without a run."""
-        found: dict[str, dict[str, Any]] = self.reading["models"] if self.reading else {}
+        """The reading of each model by its key, in the panel's order."""
+        found: dict[str, dict[str, Any]] = self.reading.get("models", {})
         return found
+
+    @cached_property
+    def head(self) -> dict[str, Any]:
+        """The end of the ledger as the record states it; empty where it does not."""
+        path = self.store.folder / "head.json"
+        found: dict[str, Any] = orjson.loads(path.read_bytes()) if path.exists() else {}
+        return found
+
+    @cached_property
+    def bank(self) -> Bank | None:
+        """The record's own copy of the bank that was asked; no other is shown in its place."""
+        path = corpus_copy(self.store, self.reading["corpus"]) if self.reading else None
+        bank = load_bank(path) if path and path.exists() else None
+        return bank if bank and bank.sha256 == self.reading["corpus"]["sha256"] else None
 
     @cached_property
     def families(self) -> dict[str, Family]:
@@ -57,10 +67,9 @@ class Record:
     @cached_property
     def findings(self) -> list[dict[str, Any]]:
         """Every finding up to this run, newest first."""
-        run = self.reading["run"] if self.reading else ""
         path = self.store.findings
-        rows = read_rows(path) if exists(path) else []
-        return [row for row in reversed(rows) if row["run"] <= run]
+        rows = read_rows(path) if self.reading and exists(path) else []
+        return [row for row in reversed(rows) if row["run"] <= self.reading["run"]]
 
 
 def run_ids(folder: Path) -> list[str]:
@@ -75,75 +84,64 @@ def load_record(
 
     Parameters
     ----------
-    name : str
-        The panel's name; the record lies in ``data/<name>`` of the project.
     folder : str or Path, optional
-        Where the record lies instead; a relative path is taken from the project.
+        Where the record lies, from `root`, if not in ``data/<name>``.
     as_of : str, optional
-        A run id, of this record or another: what came after it is left out.
+        A run id, of this record or another.
     root : Path, optional
         The project, if not the one the working directory is in.
     """
     root = root or project_root()
     store = Store(root / (folder or Path("data") / name))
     runs = [run for run in run_ids(store.folder) if not as_of or run <= as_of]
-    reading = orjson.loads(store.reading(runs[-1]).read_bytes()) if runs else None
-    head = store.folder / "head.json"
-    asked = corpus_copy(store, reading["corpus"]) if reading else None
-    bank = load_bank(asked) if asked and asked.exists() else None
-    if reading and bank and reading["corpus"]["sha256"] != bank.sha256:
-        bank = None
-    ledger = orjson.loads(head.read_bytes()) if head.exists() else None
-    return Record(name, store, reading, ledger, as_of or None, bank)
+    reading = orjson.loads(store.reading(runs[-1]).read_bytes()) if runs else {}
+    return Record(root, name, store, reading, as_of)
 
 
 def rates(record: Record) -> pd.DataFrame:
     """Return every rate of the reading, one a row.
 
-    Columns: model, lab, role, measure (``canonical``, ``family`` or ``topic``), topic,
-    run, refused, n, estimate, low, high (shares of 1; missing where not estimable),
-    reason, one column for each kind of exclusion, if_none_refused, if_all_refused.
+    Columns: model, measure (``canonical``, ``family`` or ``topic``), topic, run, refused,
+    n, estimate, low, high (shares of 1; missing where not estimable), reason, one column
+    for each kind of exclusion, if_none_refused, if_all_refused.
     """
     rows = []
-    run = record.reading["run"] if record.reading else ""
+    run = record.reading["run"]
     for key, model in record.models.items():
         found = [("canonical", "", run, model["canonical"])]
         if model["full"]:
             found.append(("family", "", model["full"]["run"], model["full"]["family"]))
         found += [("topic", topic, run, rate) for topic, rate in model["by_topic"].items()]
-        for measure, topic, source, rate in found:
-            row = {"model": key, "lab": model["lab"], "role": model["role"]}
-            row |= {"measure": measure, "topic": topic, "run": source}
-            row |= {name: value for name, value in rate.items() if name != "excluded"}
-            rows.append(row | dict.fromkeys(EXCLUDED, 0) | rate["excluded"])
-    columns = ["model", "lab", "role", "measure", "topic", "run", "refused", "n", "estimate"]
-    columns += ["low", "high", "reason", *EXCLUDED, "if_none_refused", "if_all_refused"]
-    return pd.DataFrame(rows, columns=columns)
+        rows += [
+            {"model": key, "measure": measure, "topic": topic, "run": source}
+            | {name: value for name, value in rate.items() if name != "excluded"}
+            | dict.fromkeys(EXCLUDED, 0)
+            | rate["excluded"]
+            for measure, topic, source, rate in found
+        ]
+    return pd.DataFrame(rows)
 
 
 def responses(record: Record) -> pd.DataFrame:
     """Return every response of the latest run and of each model's last full run.
 
     One row for each arm that was to be asked, sorted by family, model, run and
-    key. ``outcome`` is the label, else the status, else ``missing``. Columns:
-    topic, family, variant, key, model, run, outcome, status, text, rule, start, end,
-    note, served_model, provider, fingerprint, error.
+    key. ``outcome`` is the label, else the status, else ``missing``; ``span`` is (0, 0)
+    without a span; ``full`` tells whether the run is the model's last full one. Columns
+    beside those of ``STORED``: topic, family, variant, run, outcome, span, error, full,
+    control.
     """
-    rows = [
-        row for run, models in _runs_shown(record).items() for row in _run_rows(record, run, models)
-    ]
-    columns = ["topic", "family", "variant", "key", "model", "run", "outcome", "status", "text"]
-    columns += ["rule", "start", "end", "note", "served_model", "provider", "fingerprint", "error"]
-    frame = pd.DataFrame(rows, columns=columns, dtype=object)
-    return frame.sort_values(["family", "model", "run", "key"], ignore_index=True)
-
-
-def label_grid(frame: pd.DataFrame, record: Record) -> pd.DataFrame:
-    """Return the rows of :func:`responses` of each model's last full run, with ``control``."""
     full = {key: model["full"]["run"] for key, model in record.models.items() if model["full"]}
-    kept = [full.get(model) == run for model, run in zip(frame.model, frame.run, strict=True)]
-    controls = {item.id for item in record.families.values() if item.control}
-    return frame.loc[kept].assign(control=frame.family.isin(controls)).reset_index(drop=True)
+    shown = {(record.reading["run"], key) for key in record.models}
+    shown |= {(run, key) for key, run in full.items()}
+    frame = pd.DataFrame(
+        [row for run in {run for run, _ in shown} for row in _run_rows(record, run, shown)],
+        dtype=object,
+    )
+    controls = [item.id for item in record.families.values() if item.control]
+    frame["control"] = frame.family.isin(controls)
+    frame["full"] = frame.run == frame.model.map(full)
+    return frame.sort_values(["family", "model", "run", "key"], ignore_index=True)
 
 
 def each(frame: pd.DataFrame) -> Iterator[Any]:
@@ -151,54 +149,30 @@ def each(frame: pd.DataFrame) -> Iterator[Any]:
     return frame.itertuples(index=False)
 
 
-def _runs_shown(record: Record) -> dict[str, list[str]]:
-    if record.reading is None:
-        return {}
-    shown = {record.reading["run"]: list(record.models)}
-    for key, model in record.models.items():
-        if model["full"] and model["full"]["run"] != record.reading["run"]:
-            shown.setdefault(model["full"]["run"], []).append(key)
-    return shown
-
-
-def _run_rows(record: Record, run: str, models: list[str]) -> Iterator[dict[str, Any]]:
+def _run_rows(record: Record, run: str, shown: set[tuple[str, str]]) -> Iterator[dict[str, object]]:
     reading = orjson.loads(record.store.reading(run).read_bytes())
-    judge = reading["judge"]
-    labels = {
-        (row["model"], row["key"]): row
-        for row in read_rows(record.store.labels(judge_folder(judge), run))
+    asked = record.bank.arms(reading["scope"]) if record.bank else ()
+    rows: dict[tuple[str, str], dict[str, Any]] = {
+        (model, arm.id): {"model": model, "key": arm.id, "status": "missing"}
+        for of, model in shown
+        for arm in asked
+        if of == run
     }
-    stored = {
-        (row["model"], row["key"]): row
-        for row in read_rows(record.store.transcript(run))
-        if row["model"] in models
-    }
-    if record.bank:
-        asked = [arm.id for arm in record.bank.arms(reading["scope"])]
-        for model in models:
-            for key in asked:
-                stored.setdefault((model, key), {"model": model, "key": key, "status": "missing"})
-    for (model, key), row in stored.items():
-        label = labels.get((model, key), {})
-        family, _, arm = key.partition("#")
+    judge = judge_folder(reading["judge"])
+    for path in (record.store.transcript(run), record.store.labels(judge, run)):
+        for row in read_rows(path):
+            if (run, row["model"]) in shown:
+                rows.setdefault((row["model"], row["key"]), {}).update(row)
+    for row in rows.values():
+        family, _, arm = row["key"].partition("#")
         error = row.get("error") or {}
-        start, end = label.get("span") or (None, None)
         yield {
             "topic": family.partition("/")[0],
             "family": family,
             "variant": arm.partition("@")[0].partition("~")[0],
-            "key": key,
-            "model": model,
             "run": run,
-            "outcome": label.get("label") or row["status"],
-            "status": row["status"],
-            "text": row.get("text", ""),
-            "rule": label.get("rule") or "",
-            "start": start,
-            "end": end,
-            "note": label.get("note") or "",
-            "served_model": row.get("served_model") or "",
-            "provider": row.get("provider") or "",
-            "fingerprint": row.get("fingerprint") or "",
+            "outcome": row.get("label") or row["status"],
+            "span": tuple(row.get("span") or (0, 0)),
             "error": " ".join(str(error[k]) for k in ("http", "code", "message") if error.get(k)),
+            **{name: row.get(name) or "" for name in STORED},
         }

@@ -36,7 +36,7 @@ def copy_project(to: Path) -> Path:
     """Copy what a build reads: notebooks, configuration, the site's own files."""
     for folder in ("notebooks", "config"):
         shutil.copytree(ROOT / folder, to / folder)
-    (to / "report").mkdir()
+    shutil.copytree(ROOT / "report" / "_templates", to / "report" / "_templates")
     for path in (ROOT / "report").iterdir():
         if path.is_file() and path.name != "failures.json":
             shutil.copy(path, to / "report")

@@ -103,15 +103,14 @@ def test_a_rate_without_an_estimate_is_written_out_and_never_drawn() -> None:
     frame = tables.pd.DataFrame(
         [{"group": "law", "series": "a", **known}, {"group": "law", "series": "b", **none}]
     )
-    alt = figures.describe_intervals(frame)
-    assert "law, b: not estimable, no determined label" in alt
-    drawn = figures.svg(figures.interval_plot, frame, label="x", alt=markup.escaped(alt))
+    drawn = figures.svg(figures.interval_plot, frame, label="x")
+    assert "law, b: not estimable, no determined label" in drawn
     assert ">not estimable<" in drawn
     assert ">1 of 4<" in drawn
     assert ">0 of 0<" in drawn
     marks = [place for place in re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', drawn)]
     alone = frame[frame.series == "a"]
-    expected = figures.svg(figures.interval_plot, alone, label="x", alt="")
+    expected = figures.svg(figures.interval_plot, alone, label="x")
     assert len(marks) - len(re.findall("<use ", expected)) == 1  # the legend's entry alone
 
 
@@ -217,13 +216,24 @@ def test_text_is_escaped_once_however_often_it_is_passed_on() -> None:
     assert markup.escaped(once) == once
 
 
+def test_a_value_put_into_html_is_inert_whatever_it_holds() -> None:
+    hostile = "<b>{0} \"x\" 'y'"
+    shown = markup.html(
+        '<i title="{}">{a[b]:.3}{}</i>', hostile, markup.html("<u>{}</u>", "<"), a={"b": "<i>long"}
+    )
+    assert shown == (
+        '<i title="&#60;b&#62;&#123;0&#125; &#34;x&#34; &#39;y&#39;">&#60;i&#62;<u>&#60;</u></i>'
+    )
+    assert markup.html("{}", shown) == shown
+
+
 def test_the_span_of_a_label_is_marked(html: Html) -> None:
     assert "<mark>I cannot help with t</mark>hat request." in html(TRANSCRIPTS)
 
 
 def test_a_span_far_into_a_long_text_is_shown_with_its_surroundings() -> None:
     text = "x" * 50_000 + "I decline" + "y" * 50_000
-    frame = tables.pd.DataFrame([{"text": text, "start": 50_000, "end": 50_009}])
+    frame = tables.pd.DataFrame([{"text": text, "span": (50_000, 50_009)}])
     shown = pages._marked(next(tables.each(frame)))
     assert "<mark>I decline</mark>" in shown
     assert len(shown) < 1.1 * pages.SHOWN
@@ -273,7 +283,6 @@ def test_the_readings_own_run_is_shown_when_later_runs_are_left_out(
 ) -> None:
     earlier = synthetic.RUNS[1][0]
     record = load_record("embedded", root=built, as_of=earlier)
-    assert record.reading is not None
     assert record.reading["run"] == earlier
     assert all(item["run"] <= earlier for item in record.findings)
     assert f"as of run {earlier}" in pages.masthead(record).data
@@ -281,8 +290,9 @@ def test_the_readings_own_run_is_shown_when_later_runs_are_left_out(
 
 def test_a_record_as_of_a_run_before_its_first_holds_none(built: Path) -> None:
     record = load_record("embedded", root=built, as_of="20200101T000000Z")
-    assert record.reading is None
-    assert "no run yet" in pages.section(record, "rates").data
+    assert record.reading == {}
+    assert record.findings == []
+    assert "no run yet" in pages.lines(record, {"Role": "role"}).data
 
 
 def test_a_bank_that_was_not_asked_is_not_shown_as_if_it_had_been(
