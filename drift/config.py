@@ -229,18 +229,18 @@ def load_panel(name: str, *, root: Path) -> Panel:
             where=str(path),
             next_step="see the comments in config/panels/frontier.toml for every field",
         ) from None
-    models = list(panel.models)
-    for number, model in enumerate(models):
-        name = str(model.weights)
-        if model.kind == "embedded" and name not in weights:
-            raise ConfigurationError(
-                f"unknown weights {name!r}",
-                where=f"{path}: models.{number}.weights",
-                expected=f"one of: {', '.join(sorted(weights))}",
-            )
+    models = []
+    for number, model in enumerate(panel.models):
         if model.kind == "embedded":
-            update = {"weights_sha256": weights[name]["sha256"]}
-            models[number] = model.model_copy(update=update)
+            entry = weights.get(str(model.weights))
+            if entry is None:
+                raise ConfigurationError(
+                    f"unknown weights {model.weights!r}",
+                    where=f"{path}: models.{number}.weights",
+                    expected=f"one of: {', '.join(sorted(weights))}",
+                )
+            model = model.model_copy(update={"weights_sha256": entry["sha256"]})
+        models.append(model)
     return panel.model_copy(update={"models": tuple(models)})
 
 

@@ -102,6 +102,14 @@ def test_a_wrong_model_is_refused_with_the_field(project: Path, change: str, sai
         load_panel("wrong", root=project)
 
 
+@pytest.mark.parametrize("models", ["3", "[]", "[1]"])
+def test_models_that_are_no_tables_are_refused_with_their_place(project: Path, models: str) -> None:
+    path = project / "config" / "panels" / "wrong.toml"
+    path.write_text(f'name = "wrong"\ntitle = "t"\nmodels = {models}\n')
+    with pytest.raises(ConfigurationError, match="models"):
+        load_panel("wrong", root=project)
+
+
 def test_an_error_says_what_where_got_expected_and_next() -> None:
     error = DriftError("it broke", where="a:1", got="x", expected="y", next_step="mend it")
     assert str(error).splitlines() == [

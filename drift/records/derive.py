@@ -90,14 +90,14 @@ def reading_bytes(reading: dict[str, Any]) -> bytes:
     return orjson.dumps(reading, option=orjson.OPT_INDENT_2) + b"\n"
 
 
-def derive(store: Store, ledger: Ledger) -> list[Derived]:
-    """Bring the derived files up to the chain's end; return what was added.
+def derive(store: Store, ledger: Ledger) -> None:
+    """Bring the derived files up to the chain's end.
 
     The cost depends on the lines since the last call, not on the record's length.
     """
     registration = in_force(store, ledger)
     if registration is None:
-        return []
+        return
     fold = Fold(store, registrations={registration.hash: registration})
     if store.series.exists():
         kept = read_series(store)
@@ -106,25 +106,19 @@ def derive(store: Store, ledger: Ledger) -> list[Derived]:
     else:
         for log in (store.churn, store.findings):
             log.unlink(missing_ok=True)
-    added = []
-    for line in _after(ledger, fold.seq, registration):
-        if (derived := fold.feed(line)) is None:
-            continue
+    for derived in filter(None, map(fold.feed, _after(ledger, fold.seq, registration))):
         for log, rows in ((store.churn, derived.churn), (store.findings, derived.findings)):
             drop_rows_of(log, derived.run)
             append_rows(log, rows)
         write_atomically(store.reading(derived.run), reading_bytes(derived.reading))
         write_atomically(store.series, series_bytes(fold))
-        added.append(derived)
-    return added
 
 
 def derive_all(store: Store, lines: Iterable[Line]) -> Iterator[tuple[Fold, Derived]]:
     """Yield what every labelled run of `lines` adds, writing nothing."""
     fold = Fold(store)
-    for line in lines:
-        if derived := fold.feed(line):
-            yield fold, derived
+    for derived in filter(None, map(fold.feed, lines)):
+        yield fold, derived
 
 
 def read_series(store: Store) -> dict[str, Any]:
@@ -148,7 +142,7 @@ def read_series(store: Store) -> dict[str, Any]:
     return kept
 
 
-def _after(ledger: Ledger, seq: int, in_force: Registration) -> list[Line]:
+def _after(ledger: Ledger, seq: int, current: Registration) -> list[Line]:
     """Return the lines after `seq`, and before them what was registered for their runs.
 
     A run may be older than the registration in force: registering seals an open run.
@@ -162,5 +156,5 @@ def _after(ledger: Ledger, seq: int, in_force: Registration) -> list[Line]:
             lines.append(line)
         if line.seq > seq and line.kind == "run":
             wanted.add(line.body["registration"])
-        wanted -= {line.hash, in_force.hash}
+        wanted -= {line.hash, current.hash}
     return lines[::-1]

@@ -106,8 +106,10 @@ def label_rows(
             declined=row.get("declined", False),
             language="zh" if row["key"].split("@")[0].endswith("#zh") else "en",
         )
-        said = {name: value for name, value in label._asdict().items() if name != "note" or value}
-        labelled.append({"key": row["key"], "model": row["model"]} | said)
+        document = {"key": row["key"], "model": row["model"]} | label._asdict()
+        if not label.note:
+            del document["note"]
+        labelled.append(document)
     return labelled
 
 
@@ -118,20 +120,14 @@ def load_run(store: Store, run: Mapping[str, Any], labels: Mapping[str, Any]) ->
         (row["model"], row["key"]): row["label"]
         for row in read_rows(store.labels(judge_folder(judge), run["run"]))
     }
-    outcomes = {name: dict.fromkeys(run["keys"], "missing") for name in run["models"]}
-    serving: dict[str, dict[str, set[str]]]
-    serving = {name: {fact: set() for fact in SERVING} for name in run["models"]}
-    for row in read_rows(store.transcript(run["run"])):
-        model, key = row["model"], row["key"]
-        outcomes[model][key] = labelled.get((model, key), row["status"])
-        for fact, seen in serving[model].items():
-            seen.update(filter(None, [row.get(fact)]))
-    models = {
-        name: ModelRun(
+    rows = read_rows(store.transcript(run["run"]))
+    models = {}
+    for name, sealed in run["models"].items():
+        mine = [row for row in rows if row["model"] == name]
+        found = {row["key"]: labelled.get((name, row["key"]), row["status"]) for row in mine}
+        models[name] = ModelRun(
             sealed,
-            outcomes[name],
-            {fact: sorted(seen) for fact, seen in serving[name].items()},
+            dict.fromkeys(run["keys"], "missing") | found,
+            {fact: sorted({row[fact] for row in mine if row.get(fact)}) for fact in SERVING},
         )
-        for name, sealed in run["models"].items()
-    }
     return Run(run, judge, models)
