@@ -25,9 +25,10 @@ from rich.table import Table
 from drift import __version__
 from drift.bank import load_bank
 from drift.config import Panel, load_panel, load_toml, project_root
-from drift.errors import DriftError, PartialError
+from drift.errors import ConfigurationError, DriftError, PartialError
 from drift.probing.cost import estimate
 from drift.probing.weights import fetch_weights
+from drift.records.derive import read_series
 from drift.records.ledger import Ledger
 from drift.records.registration import in_force
 from drift.records.store import Store
@@ -82,12 +83,13 @@ def main() -> None:
     except DriftError as error:
         _warn(f"error: {error}")
         sys.exit(error.exit_code)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        _warn(f"error: {error.strerror or error}{where}; what was stored stays, run it again")
+        sys.exit(1)
     except KeyboardInterrupt:
         _warn("interrupted; a run that was being asked is resumed by the next refresh")
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123
-        sys.exit(1)
 
 
 def _version(wanted: bool) -> None:
@@ -255,7 +257,12 @@ def verify(
     """
     root = project_root()
     folder = data or root / "data"
-    names = panel or sorted({path.parent.name for path in folder.glob("*/chain.jsonl")})
+    names = panel or sorted(path.name for path in folder.glob("*") if Store(path).holds_anything())
+    missing = [name for name in names if not (folder / name).is_dir()]
+    if missing or (folder.exists() and not folder.is_dir()):
+        raise ConfigurationError(
+            "no such record", where=str(folder), got=", ".join(missing) or "not a folder"
+        )
     found = []
     for name in names:
         with _bar("runs") as progress:
@@ -363,7 +370,7 @@ def status(
 def _status(panel: Panel, folder: Path, root: Path) -> dict[str, Any]:
     store, ledger = Store(folder), Ledger(folder)
     registration = in_force(store, ledger)
-    kept = json.loads(store.series.read_bytes())["models"] if store.series.exists() else {}
+    kept = read_series(store)["models"] if store.series.exists() else {}
     bank = load_bank(root / "config" / "probe_bank.json")
     scopes = {scope: [arm.prompt for arm in bank.arms(scope)] for scope in ("full", "canonical")}
     # One full run a day, canonical runs in the other slots.

@@ -45,7 +45,7 @@ from drift.probing.embedded import serve, serving_facts
 from drift.probing.response import Ask, Response
 from drift.probing.weights import weights_path
 from drift.records.derive import derive
-from drift.records.ledger import Ledger, Line, complete_end
+from drift.records.ledger import Ledger, complete_end
 from drift.records.registration import (
     Registration,
     build,
@@ -116,24 +116,41 @@ class Record:
             if not complete_end(path):
                 path.unlink()
                 self.notes.append(f"run {path.stem} was killed before it began; removed its file")
-            elif self._last("run", path.stem):
+            elif self._sealed(path.stem):
                 path.unlink()
                 self.notes.append(f"run {path.stem} was sealed already; removed its open file")
             elif self.store.transcript(path.stem).exists():
                 self._seal(OpenRun.read(path), registration)
                 self.notes.append(f"completed the seal of run {path.stem}")
-        last = self._last("run")
-        if last and not self._last("labels", last.body["run"]):
-            label_run(self.store, self.ledger, self.judge, last.body, registration, at=self.clock())
-            self.notes.append(f"labelled run {last.body['run']}")
+        labelled = set()
+        for line in self.ledger.backwards():
+            if line.kind == "labels":
+                labelled.add(line.body["run"])
+            elif line.kind == "run":
+                if line.body["run"] not in labelled:
+                    self._label(line.body, registration)
+                    self.notes.append(f"labelled run {line.body['run']}")
+                break
         derive(self.store, self.ledger)
 
-    def _last(self, kind: str, run: str | None = None) -> Line | None:
-        """Return the last line of a kind, if it is of `run`; looks at the tail alone."""
-        for line in self.ledger.backwards():
-            if line.kind == kind:
-                return line if run in (None, line.body["run"]) else None
-        return None
+    def _registered_judge(self, registration: Registration) -> None:
+        """Refuse to label with another judge than the registered one: a series reads no other."""
+        if registration.body["judge"]["rules"] != self.judge.rules_hash:
+            raise ConfigurationError(
+                "a run waits to be labelled by the registered judge, and config/judge has changed",
+                where=str(self.store.folder),
+                got=f"rules {self.judge.rules_hash}",
+                expected=f"rules {registration.body['judge']['rules']}",
+                next_step="put the registered rules back, run `drift refresh`, then change them",
+            )
+
+    def _sealed(self, run: str) -> bool:
+        """Tell whether the chain holds a run; ids are in order of time, so the tail will do."""
+        return next((body["run"] for body in self._runs_since("") if body["run"] <= run), "") == run
+
+    def _label(self, run: Mapping[str, Any], registration: Registration) -> None:
+        self._registered_judge(registration)
+        label_run(self.store, self.ledger, self.judge, run, registration, at=self.clock())
 
     def register(self, *, seed: str | None = None) -> tuple[Registration, list[str]]:
         """Seal a registration of the present configuration; return it and what changed.
@@ -158,6 +175,7 @@ class Record:
         if before:
             for path in self.store.open_runs():
                 self._seal(OpenRun.read(path), before)
+            derive(self.store, self.ledger)
             body["changes"] = changes
             if before.body["judge"]["rules"] != self.judge.rules_hash:
                 moves = self.rescore()
@@ -273,9 +291,7 @@ class Record:
         for path in self.store.open_runs():
             current = OpenRun.read(path)
             started = parse_timestamp(current.header["started_at"])
-            if current.header["registration"] == registration.hash and self._window(
-                started
-            ) == self._window(now):
+            if self._window(started) >= self._window(now):
                 return current
             self._seal(current, registration)
             derive(self.store, self.ledger)
@@ -301,16 +317,16 @@ class Record:
     def _begin(
         self, now: datetime, chosen: Sequence[ModelSpec], bank: Bank, registration: Registration
     ) -> OpenRun:
-        last = self._last("run")
+        last = next(self._runs_since(""), None)
         run = run_id(now)
-        if last and run <= last.body["run"]:
+        if last and run <= last["run"]:
             raise ConfigurationError(
-                "the clock stands before the record's last run",
-                got=run,
-                expected=f"later than {last.body['run']}",
-                next_step="set the machine's clock; a record's runs are in order of time",
+                "a run must begin after the record's last run",
+                got=f"the clock says {run}",
+                expected=f"later than {last['run']}",
+                next_step="wait a second, or set the machine's clock",
             )
-        number = last.body["number"] + 1 if last else 1
+        number = last["number"] + 1 if last else 1
         scope = self._scope(now, number)
         header = {
             "run": run,
@@ -428,9 +444,10 @@ class Record:
 
     def _seal(self, current: OpenRun, registration: Registration) -> None:
         """Seal a run, judge it from its stored bytes, and drop its open file."""
+        self._registered_judge(registration)
         specs = {model.key: model for model in self.panel.models}
         body = seal_run(self.store, self.ledger, current, registration, specs, at=self.clock())
-        label_run(self.store, self.ledger, self.judge, body, registration, at=self.clock())
+        self._label(body, registration)
         current.path.unlink()
 
     def _report_missing(self, current: OpenRun, outcome: Outcome) -> None:

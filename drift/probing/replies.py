@@ -24,6 +24,8 @@ BODY_CAP = 8 * 1024 * 1024
 RAW_CAP = 65_536
 MESSAGE_CAP = 500
 FACT_CAP = 200
+#: Most tokens that a reply can claim; more is a fault and would overflow the sum of a run.
+USAGE_CAP = 10**9
 
 # 520, 522 and 524 are what a common reverse proxy says for a dead or slow upstream.
 TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
@@ -43,7 +45,7 @@ _FILTER_REASONS = frozenset(
 _CUT_REASONS = frozenset({"length", "max_tokens", "model_length"})
 _TOKEN = re.compile(
     r"(?i:bearer\s+)[^\s\"',;]+|\b(?:sk|pk|rk|key|api)[-_][^\s\"',;]{6,}"
-    r"|\beyJ[\w-]+\.[\w.-]+|[A-Za-z0-9_-]{32,}"
+    r"|(?<![\w-])eyJ[\w-]+\.[\w.-]+|[A-Za-z0-9_-]{32,}"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _FACTS = {
@@ -148,7 +150,7 @@ def read_reply(
             said = {"error": text.strip() or f"HTTP {http}"}
             verdict = _no_completion(http, said, model, secret, sent)
     answer = f"{verdict.fields.get('text')} {verdict.fields.get('reasoning')}"
-    if secret and len(secret) >= 16 and secret in answer:
+    if secret and len(secret) >= 8 and secret in answer:
         # An answer is never altered and a key is never stored: what is left is to store neither.
         return failure("key-echoed", "the answer repeats the API key, so it is not stored")
     fields = _stored(verdict.fields, document or {}, text, secret)
@@ -162,14 +164,14 @@ def _stored(
     notes = list(fields.pop("notes", ()))
     for name, theirs in _FACTS.items():
         fact = fields.get(name) or document.get(theirs)
-        fact = _fact(fact) if isinstance(fact, str) else ""
-        fields[name] = mask(fact, secret, tokens=False) or None
+        fact = mask(fact, secret, tokens=False) if isinstance(fact, str) else ""
+        fields[name] = _fact(fact) or None
     usage = document.get("usage")
     counts = usage if isinstance(usage, dict) else {}
     fields["usage"] = {
         name: counts[name]
         for name in ("prompt_tokens", "completion_tokens")
-        if type(counts.get(name)) is int and 0 <= counts[name] < 2**53
+        if type(counts.get(name)) is int and 0 <= counts[name] <= USAGE_CAP
     } or None
     for name in ("text", "reasoning"):
         if found := _SURROGATE.findall(fields.get(name) or ""):
@@ -177,7 +179,7 @@ def _stored(
             notes.append(f"lone surrogate replaced by U+FFFD in {name}: {len(found)}")
     if error := fields.get("error"):
         error["message"] = mask(_printable(error["message"]), secret)[:MESSAGE_CAP]
-        error["code"] = error["code"] and mask(_fact(error["code"]), secret)
+        error["code"] = error["code"] and _fact(mask(error["code"], secret))
     if not fields.pop("plain", False) and body:
         raw = mask(body, secret, tokens=not fields.get("text"))
         if len(raw) > RAW_CAP:
@@ -259,7 +261,7 @@ def _completion(choices: Any, document: dict[str, Any]) -> Verdict:
     else:
         fields["status"] = "truncated" if lowered in _CUT_REASONS else "ok"
         odd = notes or refusal or message.get("tool_calls")
-        fields["plain"] = isinstance(message["content"], str) and not odd
+        fields["plain"] = isinstance(message.get("content"), str) and not odd
     return Verdict(fields | {"notes": notes}, retry)
 
 
@@ -294,7 +296,7 @@ def _no_completion(
     """Read a reply that holds no completion: by the code in its body, then by its status."""
     said = document.get("error") or document
     code, message = _code_and_message(said)
-    code = code and mask(_fact(code), secret)
+    code = code and _fact(mask(code, secret))
     message = mask(_printable(message[:RAW_CAP]), secret)
     fields: dict[str, Any] = {"status": "failed", "error": _error(http, code, message)}
     if 300 <= http < 400:

@@ -139,8 +139,10 @@ class Ledger:
             return None
         try:
             head = orjson.loads(self.head.read_bytes())
-            return {"seq": int(head["seq"]), "hash": str(head["hash"])}
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            if not isinstance(head["seq"], int) or not isinstance(head["hash"], str):
+                raise ValueError("seq is a number, hash a text")
+            return {"seq": head["seq"], "hash": head["hash"]}
+        except (KeyError, TypeError, ValueError):
             raise IntegrityError("head.json cannot be read", where=str(self.head)) from None
 
     def recover(self) -> list[str]:
@@ -157,7 +159,12 @@ class Ledger:
         """
         done = []
         head = self.read_head()
-        if drop_torn_tail(self.chain):
+        tail = torn_tail(self.chain)
+        if tail and head and head["hash"] == sha256_hex(tail):
+            with self.chain.open("ab") as stream:
+                stream.write(b"\n")
+            done.append("ended the last line of chain.jsonl, which head.json counts")
+        elif drop_torn_tail(self.chain):
             done.append("dropped a torn last line of chain.jsonl")
         last = self.last()
         if last is None and head is None:
@@ -209,13 +216,21 @@ def complete_end(path: Path, *, block: int = 1 << 16) -> int:
     return 0
 
 
+def torn_tail(path: Path) -> bytes:
+    """Return what follows the last newline of a file; nothing if it is absent."""
+    if not path.exists():
+        return b""
+    with path.open("rb") as stream:
+        stream.seek(complete_end(path))
+        return stream.read()
+
+
 def drop_torn_tail(path: Path) -> bool:
     """Cut what follows the last newline of a file; return whether there was anything."""
-    end = complete_end(path)
-    if not path.exists() or path.stat().st_size == end:
-        return False
-    os.truncate(path, end)
-    return True
+    torn = bool(torn_tail(path))
+    if torn:
+        os.truncate(path, complete_end(path))
+    return torn
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -18,6 +18,9 @@ from drift.records.registration import Registration, judge_identity, registered_
 from drift.records.run import label_rows, responses_hash, transcript_bytes
 from drift.records.store import Store, append_rows, dump_line, judge_folder, read_rows
 
+HEADER = frozenset(("run", "number", "scope", "slot", "started_at", "registration"))
+HEADER |= {"models", "keys"}
+
 
 @dataclass
 class OpenRun:
@@ -37,7 +40,7 @@ class OpenRun:
         """Read an open run back; a torn last line is dropped."""
         drop_torn_tail(path)
         header, *rest = read_rows(path) or [{}]
-        if header.get("run") != path.stem:
+        if header.get("run") != path.stem or not HEADER <= header.keys():
             raise IntegrityError(
                 "an open run does not begin with its header",
                 where=str(path),

@@ -13,6 +13,7 @@ import fcntl
 import gzip
 import os
 import queue
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,16 @@ import orjson
 
 from drift.errors import DriftError, IntegrityError, StorageError
 from drift.records.ledger import complete_end, lines_backwards, write_all
+
+
+def plain_name(name: str) -> str:
+    """Return `name` if it can be the name of a file; IntegrityError otherwise.
+
+    Run ids and judges come from a chain that anyone may have written.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}", name):
+        raise IntegrityError("a name in the ledger cannot be a file's name", got=repr(name[:80]))
+    return name
 
 
 def judge_folder(judge: Mapping[str, str]) -> str:
@@ -40,21 +51,33 @@ class Store:
         self.findings = folder / "findings.jsonl"
         self.series = folder / "series.json"
 
+    def holds_anything(self) -> bool:
+        """Tell whether the folder holds any part of a record."""
+        parts = (
+            "chain.jsonl",
+            "head.json",
+            "registration.json",
+            "transcripts",
+            "labels",
+            "readings",
+        )
+        return any((self.folder / part).exists() for part in parts)
+
     def open_run(self, run: str) -> Path:
-        return self.folder / "open" / f"{run}.jsonl"
+        return self.folder / "open" / f"{plain_name(run)}.jsonl"
 
     def open_runs(self) -> list[Path]:
         """Return the runs still being asked, oldest first; at most one in a sound record."""
         return sorted((self.folder / "open").glob("*.jsonl"))
 
     def transcript(self, run: str) -> Path:
-        return self.folder / "transcripts" / f"{run[:4]}-{run[4:6]}" / f"{run}.jsonl"
+        return self.folder / "transcripts" / f"{run[:4]}-{run[4:6]}" / f"{plain_name(run)}.jsonl"
 
     def labels(self, judge: str, run: str) -> Path:
-        return self.folder / "labels" / judge / f"{run}.jsonl"
+        return self.folder / "labels" / plain_name(judge) / f"{plain_name(run)}.jsonl"
 
     def reading(self, run: str) -> Path:
-        return self.folder / "readings" / f"{run}.json"
+        return self.folder / "readings" / f"{plain_name(run)}.json"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -159,7 +182,8 @@ def drop_rows_of(path: Path, run: str) -> None:
         return
     keep = complete_end(path)
     for raw in lines_backwards(path):
-        if orjson.loads(raw).get("run") != run:
+        (row,) = parse_lines(raw, where=path)
+        if row.get("run") != run:
             break
         keep -= len(raw) + 1
     if keep < path.stat().st_size:

@@ -183,3 +183,30 @@ def test_what_looks_like_a_key_is_masked_and_words_are_not(text: str, masked: st
 
 def test_the_repr_of_a_verdict_shows_no_content() -> None:
     assert "hello" not in repr(read({"choices": [{"message": {"content": "hello"}}]}))
+
+
+def test_a_refusal_without_a_content_key_is_a_declined_answer() -> None:
+    message = {"role": "assistant", "refusal": "I can't help with that."}
+    verdict = read({"choices": [{"message": message, "finish_reason": "stop"}]})
+    assert verdict.fields["status"] == "ok" and verdict.fields["declined"]
+    assert verdict.fields["text"] == "I can't help with that."
+
+
+@pytest.mark.parametrize("field", ["model", "provider", "system_fingerprint", "id"])
+@pytest.mark.parametrize("before", [0, 150, 180, 199])
+def test_a_key_is_masked_before_a_fact_is_cut(field: str, before: int) -> None:
+    choices = [{"message": {"content": "Water boils."}, "finish_reason": "stop"}]
+    verdict = read({field: "x" * before + KEY, "choices": choices})
+    assert not any(KEY[:8] in str(value) for value in verdict.fields.values())
+
+
+def test_a_claim_of_impossibly_many_tokens_is_not_counted() -> None:
+    choices = [{"message": {"content": "Water boils."}, "finish_reason": "stop"}]
+    usage = {"prompt_tokens": 2**53 - 1, "completion_tokens": 5}
+    assert read({"choices": choices, "usage": usage}).fields["usage"] == {"completion_tokens": 5}
+
+
+@pytest.mark.parametrize("part", ["eyJé-", "eyJa-", "sk-", "bearer ", "eyJa.", "key_"])
+def test_masking_stays_linear(part: str) -> None:
+    steps = [len(mask(part * count, KEY)) for count in (1000, 100_000)]
+    assert steps[0] <= 1000 * len(part) + 16 and steps[1] <= 100_000 * len(part) + 16

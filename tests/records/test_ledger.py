@@ -124,3 +124,17 @@ def test_the_last_line_is_read_without_reading_the_chain(tmp_path: Path) -> None
     ledger.chain.write_bytes(raw)
     last = ledger.last()
     assert last is not None and last.body["note"] == "short"
+
+
+def test_a_counted_last_line_that_lost_its_newline_gets_it_back(ledger: Ledger) -> None:
+    whole = ledger.chain.read_bytes()
+    ledger.chain.write_bytes(whole[:-1])
+    assert ledger.recover() == ["ended the last line of chain.jsonl, which head.json counts"]
+    assert ledger.chain.read_bytes() == whole
+
+
+@pytest.mark.parametrize("head", [b"{}", b"null", b'{"hash":"x","seq":1e300}', b"\xff"])
+def test_a_head_of_another_form_is_an_integrity_error(ledger: Ledger, head: bytes) -> None:
+    ledger.head.write_bytes(head)
+    with pytest.raises(IntegrityError, match=r"head\.json"):
+        ledger.recover()
