@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from drift.config import Panel, timestamp
+from drift.probing.client import messages_sha256
 from drift.records.derive import derive
 from drift.records.verify import verify_record
 from drift.refresh import Record
@@ -61,6 +62,11 @@ def add_run(made: Record, number: int, chance: random.Random) -> None:
     with made.opened():
         registration = made.register()[0]
         current = made._begin(now, made.panel.models, made.bank(registration), registration)
+        prompts = made.bank(registration).prompts
+        sent = {
+            key: messages_sha256([{"role": "user", "content": prompts[key]}])
+            for key in current.header["keys"]
+        }
         for model in made.panel.models:
             for key in current.header["keys"]:
                 at = chance.randrange(max(1, len(WORDS) - 260))
@@ -80,6 +86,7 @@ def add_run(made: Record, number: int, chance: random.Random) -> None:
                         "attempts": 1,
                         "asked_at": timestamp(now),
                         "latency_ms": 900,
+                        "messages_sha256": sent[key],
                     }
                 )
         made._seal(current, registration)

@@ -32,7 +32,8 @@ from drift.records.derive import read_series
 from drift.records.ledger import Ledger
 from drift.records.registration import in_force
 from drift.records.store import Store
-from drift.records.verify import Verification, verify_record
+from drift.records.verify import verify_record
+from drift.records.verify_chain import Verification
 from drift.refresh import Outcome, Record
 
 app = typer.Typer(

@@ -12,6 +12,7 @@ from making import ANSWER, MODELS, REFUSAL, answering, make_runs, record, refusi
 
 from drift.config import load_panel
 from drift.errors import ConfigurationError, DriftError, IntegrityError
+from drift.probing.client import messages_sha256
 from drift.records.store import Store, append_rows, read_rows
 from drift.records.verify import verify_record
 from drift.refresh import Record
@@ -157,15 +158,19 @@ def test_an_open_run_is_sealed_with_its_gaps_once_its_slot_is_over(
         with made.opened():
             registration, _ = made.register()
             begun = made._begin(clock(), made.panel.models, made_bank(made), registration)
+            keys = begun.header["keys"]
             append_rows(
                 begun.path,
                 [
                     {
-                        "key": begun.header["keys"][0],
+                        "key": keys[0],
                         "model": "steady",
                         "status": "ok",
                         "text": ANSWER,
                         "asked_at": begun.header["started_at"],
+                        "messages_sha256": messages_sha256(
+                            [{"role": "user", "content": made_bank(made).prompts[keys[0]]}]
+                        ),
                     }
                 ],
             )

@@ -9,76 +9,43 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from drift.bank import Bank, load_bank, prompt_hashes, registry_hash
-from drift.config import canonical_json, sha256_hex
+from drift.config import sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.judging import Judge, load_judge
+from drift.probing.client import messages_sha256
 from drift.records.derive import derive_all, reading_bytes, series_bytes
-from drift.records.ledger import GENESIS, Ledger, Line, parse_line
-from drift.records.registration import judge_identity, registered_bank
+from drift.records.ledger import Ledger, Line
+from drift.records.registration import (
+    corpus_copy,
+    judge_identity,
+    registered_bank,
+)
 from drift.records.run import label_rows, responses_hash, row_holds
-from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes
+from drift.records.store import (
+    Store,
+    dump_line,
+    exists,
+    judge_folder,
+    read_bytes,
+)
+from drift.records.verify_chain import (
+    Verification,
+    check_chain,
+    check_facts,
+    check_registrations,
+)
 
 #: Fewest runs for which worker processes pay.
 PARALLEL_FROM = 64
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One disagreement: the step that found it, where, and how it came about.
-
-    ``how`` is one of edited, reordered, inserted, deleted, cut, reworded prompt,
-    judge moved.
-    """
-
-    step: str
-    where: str
-    how: str
-    detail: str
-
-
-@dataclass
-class Verification:
-    """What was checked and what disagreed; ``seconds`` by step.
-
-    ``assurance`` is ``complete`` when every sealed label could be derived again
-    with the judge in ``config/``, else ``partial``.
-    """
-
-    panel: str
-    lines: int = 0
-    runs: int = 0
-    responses: int = 0
-    labels: int = 0
-    labels_not_rederivable: int = 0
-    head: dict[str, Any] | None = None
-    notes: list[str] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def assurance(self) -> str:
-        return "partial" if self.labels_not_rederivable else "complete"
-
-    def add(self, step: str, where: str, how: str, detail: str) -> None:
-        self.problems.append(Problem(step, where, how, detail))
-
-    @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
-        start = time.monotonic()
-        yield
-        self.seconds[step] = round(time.monotonic() - start, 3)
 
 
 def verify_record(
@@ -103,34 +70,40 @@ def verify_record(
     progress
         Called with the runs checked so far and their number.
     """
-    found = Verification(panel=folder.name)
+    found = Verification(panel=folder.name, rederived=rederive)
     store, ledger = Store(folder), Ledger(folder)
     if not ledger.chain.exists():
-        if ledger.head.exists() or any(folder.glob("transcripts/*/*")):
+        if store.holds_anything():
             found.add("chain", "chain.jsonl", "deleted", "there is no chain")
         else:
             found.notes.append("the record is empty")
         return found
-    with found.timed("chain"):
-        lines = _check_chain(ledger, found)
-        if found.problems:
-            found.notes.append("texts and labels were not checked: the chain does not hold")
-            return found
-        _check_registrations(store, lines, found, root=root)
-    with found.timed("texts and labels" if rederive else "texts"):
-        jobs, named = _jobs(store, lines)
-        for count, part in enumerate(_check_runs(folder, root, jobs, rederive, workers), start=1):
-            found.runs += 1
-            found.responses += part.responses
-            found.labels += part.labels
-            found.labels_not_rederivable += part.labels_not_rederivable
-            found.problems += part.problems
-            if progress:
-                progress(count, len(jobs))
-        _check_strays(store, named, found)
-    if rederive and not found.problems:
-        with found.timed("derived files"):
-            _check_derived(store, lines, found)
+    try:
+        with found.timed("chain"):
+            lines = check_chain(ledger, found)
+            if not found.problems:
+                check_facts(lines, found)
+            if found.problems:
+                found.notes.append("texts and labels were not checked: the chain does not hold")
+                return found
+            check_registrations(store, lines, found, root=root)
+        with found.timed("texts and labels" if rederive else "texts"):
+            jobs = _jobs(lines)
+            parts = _check_runs(folder, root, jobs, rederive, workers)
+            for count, part in enumerate(parts, start=1):
+                found.runs += 1
+                found.responses += part.responses
+                found.labels += part.labels
+                found.labels_not_rederivable += part.labels_not_rederivable
+                found.problems += part.problems
+                if progress:
+                    progress(count, len(jobs))
+            _check_strays(store, lines, found)
+        if rederive and not found.problems:
+            with found.timed("derived files"):
+                _check_derived(store, lines, found)
+    except OSError as error:
+        found.add("files", str(error.filename), "edited", str(error.strerror))
     found.notes += [f"run {path.stem} is still open: not sealed" for path in store.open_runs()]
     return found
 
@@ -150,146 +123,36 @@ def first_difference(stored: Sequence[bytes], expected: Sequence[bytes]) -> tupl
     return None
 
 
-def _check_chain(ledger: Ledger, found: Verification) -> list[Line]:
-    """Check every line's form, order and link, and the head; return the readable lines."""
-    *pieces, torn = ledger.chain.read_bytes().split(b"\n")
-    parsed: list[Line | None] = []
-    for number, piece in enumerate(pieces, start=1):
-        try:
-            parsed.append(parse_line(piece, where=f"chain.jsonl:{number}"))
-        except IntegrityError as error:
-            parsed.append(None)
-            found.add("chain", f"chain.jsonl:{number}", "edited", error.what)
-    _check_links(parsed, found)
-    lines = [line for line in parsed if line is not None]
-    found.lines = len(lines)
-    if torn:
-        found.add("chain", f"chain.jsonl:{len(pieces) + 1}", "cut", "the last line does not end")
-    try:
-        head = found.head = ledger.read_head()
-    except IntegrityError as error:
-        found.add("head", "head.json", "edited", error.what)
-        return lines
-    seq, hash = (lines[-1].seq, lines[-1].hash) if lines else (-1, GENESIS)
-    if head is None:
-        found.add("head", "head.json", "deleted", "there is no head.json")
-    elif ledger.head.read_bytes() != canonical_json(head) + b"\n":
-        found.add("head", "head.json", "edited", "not in canonical form")
-    elif head == {"seq": seq, "hash": hash} or not lines:
-        pass
-    elif (head["seq"], head["hash"]) == (seq - 1, lines[-1].body["prev"]):
-        found.notes.append("unfinished seal: the next command brings head.json up to date")
-    elif head["seq"] > seq:
-        detail = f"the head counts {head['seq'] + 1} lines"
-        found.add("chain", f"chain.jsonl:{len(pieces) + 1}", "cut", detail)
-    elif head["seq"] == seq:
-        detail = "the last line is not the one that head.json names"
-        found.add("chain", f"chain.jsonl:{len(pieces)}", "edited", detail)
-    else:
-        detail = "lines which head.json does not count"
-        found.add("chain", f"chain.jsonl:{head['seq'] + 2}", "inserted", detail)
-    return lines
-
-
-def _check_links(parsed: list[Line | None], found: Verification) -> None:
-    """Name the first line whose place or link disagrees, and how that came about."""
-    seqs = [line.seq if line else None for line in parsed]
-    for position, line in enumerate(parsed):
-        if line is None:
-            continue
-        where = f"chain.jsonl:{position + 1}"
-        if line.seq != position:
-            displaced = position in seqs[position + 1 :]
-            if line.seq < position or seqs.count(line.seq) > 1:
-                how = "inserted"
-            else:
-                how = "reordered" if displaced else "deleted"
-            found.add("chain", where, how, f"line {line.seq} stands where {position} belongs")
-            return
-        before = parsed[position - 1] if position else None
-        if (position and before is None) or line.body["prev"] == (
-            before.hash if before else GENESIS
-        ):
-            continue
-        after = parsed[position + 1] if position + 1 < len(parsed) else None
-        if position and after is not None and after.body["prev"] == line.hash:
-            where = f"chain.jsonl:{position}"
-        found.add("chain", where, "edited", f"line {position} names another hash before it")
-        return
-
-
-def _check_registrations(
-    store: Store, lines: list[Line], found: Verification, *, root: Path
-) -> None:
-    registrations = [line for line in lines if line.kind == "registration"]
-    if not registrations:
-        found.add("registration", "chain.jsonl:1", "deleted", "the chain holds no registration")
-        return
-    last = registrations[-1]
-    raw = store.registration.read_bytes() if store.registration.exists() else b""
-    if not raw.endswith(b"\n") or sha256_hex(raw[:-1]) != last.hash:
-        how = "edited" if raw else "deleted"
-        found.add("registration", "registration.json", how, f"is not line {last.seq} of the chain")
-    for line in registrations:
-        corpus = line.body["corpus"]
-        try:
-            bank = registered_bank(store, line.body)
-        except (IntegrityError, ConfigurationError) as error:
-            found.add("registration", str(error.where), "edited", error.what)
-            continue
-        _check_prompts(corpus, bank, "the record's copy", found)
-        hashes = {"canonical": registry_hash(bank.arms("canonical"))}
-        if hashes | {"all": registry_hash(bank.arms("full"))} != corpus["registry"]:
-            found.add("registration", f"chain.jsonl:{line.seq + 1}", "edited", "registry hash")
-    corpus = last.body["corpus"]
-    config = root / "config" / f"{corpus['name']}.json"
-    present = load_bank(config) if config.exists() else None
-    if present and present.version == corpus["version"]:
-        _check_prompts(corpus, present, "config", found)
-    elif present:
-        found.notes.append(
-            f"config holds version {present.version} of {corpus['name']}, "
-            f"the record registered {corpus['version']}"
-        )
-
-
-def _check_prompts(corpus: dict[str, Any], bank: Bank, place: str, found: Verification) -> None:
-    present = prompt_hashes(bank.arms("full"))
-    for arm in sorted(present.keys() | corpus["prompts"].keys()):
-        if present.get(arm) != corpus["prompts"].get(arm):
-            detail = f"the prompt in {place} is not the registered one"
-            found.add("registration", arm, "reworded prompt", detail)
-
-
 @dataclass(frozen=True)
 class _Job:
-    """One run line, the labels lines that speak of it, and its registration's corpus."""
+    """One run line, the labels lines that speak of it, and what was registered for it."""
 
     run: dict[str, Any]
     labels: tuple[dict[str, Any], ...]
     registration: dict[str, Any]
 
 
-def _jobs(store: Store, lines: list[Line]) -> tuple[list[_Job], set[Path]]:
-    """Return a job per run, and the files that the chain names."""
-    corpora: dict[str, dict[str, Any]] = {}
-    runs: dict[str, dict[str, Any]] = {}
+def _jobs(lines: list[Line]) -> list[_Job]:
+    registered: dict[str, dict[str, Any]] = {}
     labels: dict[str, list[dict[str, Any]]] = {}
-    named: set[Path] = set()
     for line in lines:
-        body = line.body
         if line.kind == "registration":
-            corpora[line.hash] = {name: body["corpus"][name] for name in ("name", "sha256")}
-        elif line.kind == "run":
-            runs[body["run"]] = body
-            named.add(store.transcript(body["run"]))
+            instruments = line.body["instruments"].items()
+            registered[line.hash] = {
+                "corpus": {name: line.body["corpus"][name] for name in ("name", "sha256")},
+                "system": {model: item["document"]["system_prompt"] for model, item in instruments},
+            }
         elif line.kind == "labels":
-            labels.setdefault(body["run"], []).append(body)
-            named.add(store.labels(judge_folder(body["judge"]), body["run"]))
+            labels.setdefault(line.body["run"], []).append(line.body)
     return [
-        _Job(body, tuple(labels.get(run, ())), {"corpus": corpora.get(body["registration"])})
-        for run, body in runs.items()
-    ], named
+        _Job(
+            line.body,
+            tuple(labels.get(line.body["run"], ())),
+            registered[line.body["registration"]],
+        )
+        for line in lines
+        if line.kind == "run"
+    ]
 
 
 def _check_runs(
@@ -313,6 +176,20 @@ class _Worker:
     store: Store
     judge: Judge | None
     prompts: dict[str, dict[str, str]] = field(default_factory=dict)
+    sent: dict[tuple[str, str | None], dict[str, str]] = field(default_factory=dict)
+
+    def sent_of(self, registration: dict[str, Any], model: str) -> dict[str, str]:
+        """Return the hash of the messages that each arm of `model` was to be asked with."""
+        system = registration["system"][model]
+        key = (registration["corpus"]["sha256"], system)
+        if key not in self.sent:
+            head = [] if system is None else [{"role": "system", "content": system}]
+            prompts = self.prompts_of(registration) or {}
+            self.sent[key] = {
+                arm: messages_sha256([*head, {"role": "user", "content": prompt}])
+                for arm, prompt in prompts.items()
+            }
+        return self.sent[key]
 
     def prompts_of(self, registration: dict[str, Any]) -> dict[str, str] | None:
         """Return the registered prompts by arm; None where the record's copy does not hold."""
@@ -346,8 +223,27 @@ def _check_run(job: _Job) -> Verification:
     if sha256_hex(data) != job.run["transcript"]:
         part.add("texts", *_locate_in_transcript(job.run, data))
         return part
-    rows = [orjson.loads(raw) for raw in data.splitlines()]
-    part.responses = len(rows)
+    stored = data.splitlines()
+    try:
+        rows = [orjson.loads(raw) for raw in stored]
+        places = [(row["model"], row["key"]) for row in rows]
+        texts = [row["text"].encode() for row in rows]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        part.add("texts", f"run {job.run['run']}", "edited", f"not stored responses: {error!r}")
+        return part
+    part.responses = len(texts)
+    for raw, row, place in zip(stored, rows, places, strict=True):
+        name = f"run {job.run['run']}, {place[0]}, {place[1]}"
+        if place[0] not in job.run["models"] or place[1] not in job.run["keys"]:
+            part.add("texts", name, "inserted", "the run line does not name this model or arm")
+        elif not row_holds(raw):
+            part.add("texts", name, "edited", "the response is not the one that its row seals")
+        elif row.get("messages_sha256") != _worker.sent_of(job.registration, place[0]).get(
+            place[1]
+        ):
+            part.add("texts", name, "reworded prompt", "another question was asked")
+    if places != sorted(set(places)):
+        part.add("texts", f"run {job.run['run']}", "inserted", "responses twice or out of order")
     for model, sealed in job.run["models"].items():
         answers = [row for row in rows if row["model"] == model]
         counts = dict(Counter(row["status"] for row in answers))
@@ -429,35 +325,50 @@ def _check_labels(
         part.add("labels", f"run {run}", "edited", "the sealed hash is not that of the labels")
 
 
-def _check_strays(store: Store, named: set[Path], found: Verification) -> None:
-    """Name files that stand among the sealed ones and that no line names."""
-    for path in sorted((*store.folder.glob("transcripts/*/*"), *store.folder.glob("labels/*/*"))):
+def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
+    """Name files that belong to no line of the chain."""
+    known = {store.folder / name for name in ("chain.jsonl", "head.json", ".lock")}
+    known |= {store.registration, store.series, store.churn, store.findings}
+    runs = set()
+    for line in lines:
+        if line.kind == "registration":
+            known.add(corpus_copy(store, line.body["corpus"]))
+        elif line.kind == "run":
+            runs.add(line.body["run"])
+            known |= {store.transcript(line.body["run"]), store.reading(line.body["run"])}
+        elif line.kind == "labels":
+            known.add(store.labels(judge_folder(line.body["judge"]), line.body["run"]))
+    for path in sorted(store.folder.rglob("*")):
+        parts = path.relative_to(store.folder).parts
         plain = path.with_name(path.name.removesuffix(".gz"))
-        name = str(path.relative_to(store.folder))
-        if plain in named and (plain == path or not plain.exists()):
+        packed = plain != path and parts[0] in ("transcripts", "labels")
+        if path.is_dir() or parts[0] == "open" or path in known:
             continue
-        if store.open_run(plain.stem).exists() or path.suffix == ".part":
+        if packed and plain in known and not plain.exists():
+            continue
+        name = "/".join(parts)
+        if path.suffix == ".part":
+            found.notes.append(f"left by a kill, and no part of the record: {name}")
+        elif parts[0] == "labels" and path.stem in runs:
+            found.notes.append(f"unfinished rescoring, and no part of the record: {name}")
+        elif store.open_run(plain.name.partition(".")[0]).exists():
             found.notes.append(f"unfinished seal: {name}; the next command completes it")
         else:
-            found.add("texts", name, "inserted", "no ledger line names this file")
+            found.add("files", name, "inserted", "no ledger line names this file")
 
 
 def _check_derived(store: Store, lines: list[Line], found: Verification) -> None:
     """Fold the sealed lines again and compare what is published byte for byte."""
     expected: dict[Path, bytearray] = {store.churn: bytearray(), store.findings: bytearray()}
     state = b""
-    readings = set(store.folder.glob("readings/*"))
     for fold, derived in derive_all(store, lines):
         state = series_bytes(fold)
         expected[store.churn] += b"".join(map(dump_line, derived.churn))
         expected[store.findings] += b"".join(map(dump_line, derived.findings))
         path = store.reading(derived.run)
-        readings.discard(path)
         _compare(path, reading_bytes(derived.reading), found)
     for path, data in (*expected.items(), (store.series, state)):
         _compare(path, bytes(data), found)
-    for path in sorted(readings):
-        found.add("derived files", path.name, "inserted", "no run in the chain has this reading")
 
 
 def _compare(path: Path, expected: bytes, found: Verification) -> None:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT, Ticking
@@ -15,10 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from making import make_runs
 
+from drift.config import canonical_json, sha256_hex
 from drift.records.derive import derive
-from drift.records.ledger import Ledger
+from drift.records.ledger import GENESIS, Ledger
+from drift.records.run import transcript_bytes
 from drift.records.store import Store
-from drift.records.verify import Problem, Verification, first_difference, verify_record
+from drift.records.verify import first_difference, verify_record
+from drift.records.verify_chain import Problem, Verification
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +248,7 @@ def test_a_judge_with_other_rules_leaves_labels_hash_checked_and_assurance_parti
 def test_a_run_file_that_no_line_names_is_found(copy: Path) -> None:
     path = transcript(copy)
     shutil.copy(path, path.with_name("20260301T000501Z.jsonl"))
-    assert (first(check(copy)).how, first(check(copy)).step) == ("inserted", "texts")
+    assert (first(check(copy)).how, first(check(copy)).step) == ("inserted", "files")
 
 
 def test_compressed_transcripts_hold_as_well(copy: Path) -> None:
@@ -305,3 +309,149 @@ def test_a_difference_is_reported_exactly_when_two_sequences_differ(
         position = difference[0]
         assert stored[:position] == expected[:position]
         assert stored[position : position + 1] != expected[position : position + 1]
+
+
+def reseal(project: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
+    """Rewrite the chain as its author could: all links and the head hold again."""
+    folder = project / "data" / "test"
+    ledger = Ledger(folder)
+    bodies = [line.body for line in ledger.forwards()]
+    change(bodies)
+    lines: list[bytes] = []
+    for seq, body in enumerate(bodies):
+        previous = sha256_hex(lines[-1]) if lines else GENESIS
+        lines.append(canonical_json(body | {"seq": seq, "prev": previous}))
+    ledger.chain.write_bytes(b"".join(line + b"\n" for line in lines))
+    head = {"seq": len(lines) - 1, "hash": sha256_hex(lines[-1])}
+    ledger.head.write_bytes(canonical_json(head) + b"\n")
+
+
+def drop_model(bodies: list[dict[str, Any]]) -> None:
+    del bodies[1]["models"]["subject"]
+
+
+def drop_key(bodies: list[dict[str, Any]]) -> None:
+    bodies[1]["keys"].pop()
+
+
+def drop_labels(bodies: list[dict[str, Any]]) -> None:
+    del bodies[2]
+
+
+def repeat_run(bodies: list[dict[str, Any]]) -> None:
+    bodies.insert(1, dict(bodies[1]))
+
+
+def other_instrument(bodies: list[dict[str, Any]]) -> None:
+    bodies[1]["models"]["subject"]["instrument"] = "0" * 64
+
+
+def other_document(bodies: list[dict[str, Any]]) -> None:
+    bodies[0]["instruments"]["subject"]["document"]["max_tokens"] = 999
+
+
+def earlier(bodies: list[dict[str, Any]]) -> None:
+    bodies[-1]["at"] = "2025-01-01T00:00:00.000Z"
+
+
+def other_scope(bodies: list[dict[str, Any]]) -> None:
+    bodies[1]["scope"] = "canonical"
+
+
+def other_number(bodies: list[dict[str, Any]]) -> None:
+    bodies[3]["number"] = 7
+
+
+def outside(bodies: list[dict[str, Any]]) -> None:
+    bodies[1]["run"] = "../../../etc/passwd"
+
+
+def malformed(bodies: list[dict[str, Any]]) -> None:
+    del bodies[1]["models"]["subject"]["counts"]
+
+
+def no_judge(bodies: list[dict[str, Any]]) -> None:
+    bodies[2]["judge"] = None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        drop_model,
+        drop_key,
+        drop_labels,
+        repeat_run,
+        other_instrument,
+        other_document,
+        earlier,
+        other_scope,
+        other_number,
+        outside,
+        malformed,
+        no_judge,
+    ],
+)
+def test_a_chain_resealed_around_a_false_statement_does_not_hold(
+    copy: Path, change: Callable[[list[dict[str, Any]]], None]
+) -> None:
+    reseal(copy, change)
+    assert check(copy).problems
+
+
+def test_an_answer_to_another_question_is_named(copy: Path) -> None:
+    path = transcript(copy)
+    rows = [json.loads(row) for row in path.read_bytes().splitlines()]
+    for row in rows:
+        del row["row_sha256"]
+    rows[3]["messages_sha256"] = "0" * 64
+    path.write_bytes(transcript_bytes(rows))
+    sealed = sha256_hex(path.read_bytes())
+    reseal(copy, lambda bodies: bodies[1].update(transcript=sealed))
+    problems = [problem for problem in check(copy).problems if problem.step == "texts"]
+    assert problems and problems[0].how == "reworded prompt"
+    assert rows[3]["key"] in problems[0].where
+
+
+@pytest.mark.parametrize(
+    "name", ["chain.jsonl", "head.json", "registration.json", "series.json", "churn.jsonl"]
+)
+def test_a_folder_in_place_of_a_file_is_a_problem_and_no_crash(copy: Path, name: str) -> None:
+    path = copy / "data" / "test" / name
+    path.unlink()
+    path.mkdir()
+    assert check(copy).problems
+
+
+@pytest.mark.parametrize(
+    "name", ["corpora/evil.json", "transcripts/evil.jsonl", "chain.jsonl.bak", "readings/x.json"]
+)
+def test_a_file_that_belongs_to_no_line_is_found(copy: Path, name: str) -> None:
+    (copy / "data" / "test" / name).write_text("{}")
+    assert (first(check(copy)).how, first(check(copy)).where) == ("inserted", name)
+
+
+def test_a_record_without_its_chain_is_a_problem(copy: Path) -> None:
+    for name in ("chain.jsonl", "head.json"):
+        (copy / "data" / "test" / name).unlink()
+    assert first(check(copy)).how == "deleted"
+
+
+def test_without_deriving_labels_the_assurance_is_partial(copy: Path) -> None:
+    found = verify_record(copy / "data" / "test", root=copy, rederive=False)
+    assert found.problems == [] and found.assurance == "partial"
+
+
+@pytest.mark.parametrize("missing", ["head.json", "registration.json"])
+def test_a_registration_killed_before_its_last_file_is_an_unfinished_seal(
+    copy: Path, missing: str
+) -> None:
+    folder = copy / "data" / "new"
+    shutil.copytree(copy / "data" / "test" / "corpora", folder / "corpora")
+    chain = (copy / "data" / "test" / "chain.jsonl").read_bytes().splitlines(keepends=True)[0]
+    (folder / "chain.jsonl").write_bytes(chain)
+    head = canonical_json({"seq": 0, "hash": sha256_hex(chain[:-1])}) + b"\n"
+    (folder / "head.json").write_bytes(head)
+    (folder / "registration.json").write_bytes(chain)
+    (folder / missing).unlink()
+    found = verify_record(folder, root=copy)
+    assert found.problems == [] and "unfinished seal" in found.notes[0]
