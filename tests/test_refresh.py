@@ -394,3 +394,81 @@ def test_the_real_reference_target_goes_the_whole_way_from_question_to_reading(
     assert found["canonical"]["n"] == 1  # type: ignore[index]
     assert found["controls"]["verdict"] == "clean"  # type: ignore[index]
     assert verify_record(folder, root=project).problems == []
+
+
+def paused(server: Loopback, project: Path, clock: Ticking) -> str:
+    """Begin a run that meets a used-up quota after ten answers; return its id."""
+    answered: list[str] = []
+
+    def script(request: Request):  # type: ignore[no-untyped-def]
+        if len(answered) >= 10:
+            return failing(429, "insufficient_quota", "You exceeded your current quota")
+        answered.append(request.prompt)
+        return answering(request)
+
+    server.script = script
+    outcome = run(project, clock)
+    assert not outcome.sealed
+    server.script = answering
+    return str(outcome.run)
+
+
+def test_registering_a_change_seals_an_open_run_and_the_record_goes_on(
+    project: Path, clock: Ticking
+) -> None:
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url)
+        run(project, clock)
+        clock.advance(hours=6)
+        cut_short = paused(server, project, clock)
+        path = project / "config" / "panels" / "test.toml"
+        path.write_text(path.read_text().replace("max_tokens = 48", "max_tokens = 64"))
+        made = record(project, clock)
+        with made.opened():
+            _, changes = made.register()
+        assert changes == ["instruments.steady", "instruments.subject"]
+        clock.advance(hours=6)
+        last = run(project, clock)
+    folder = project / "data" / "test"
+    assert last.sealed and Store(folder).reading(cut_short).exists()
+    assert [row["series"] for row in read_rows(Store(folder).churn)] == [1, 1, 1, 1, 2, 2]
+    assert verify_record(folder, root=project).problems == []
+
+
+def test_a_stale_open_file_of_a_sealed_run_changes_nothing(project: Path, clock: Ticking) -> None:
+    folder = make_runs(project, clock, 3)
+    before = {path: path.read_bytes() for path in folder.rglob("*.jsonl")}
+    old = sorted(folder.glob("transcripts/*/*"))[0]
+    append_rows(Store(folder).open_run(old.stem), [{"run": old.stem, "keys": []}])
+    made = record(project, clock)
+    with made.opened():
+        pass
+    assert "sealed already" in made.notes[0]
+    assert {path: path.read_bytes() for path in folder.rglob("*.jsonl")} == before
+
+
+def test_a_run_is_labelled_by_the_registered_judge_or_not_at_all(
+    project: Path, clock: Ticking
+) -> None:
+    rules = project / "config" / "judge" / "rules.toml"
+    registered = rules.read_text()
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url)
+        cut_short = paused(server, project, clock)
+        rules.write_text(registered + "\n# other rules\n")
+        made = record(project, clock)
+        with made.opened(), pytest.raises(ConfigurationError, match="registered judge"):
+            made.register()
+        rules.write_text(registered)
+        done = run(project, clock)
+    assert done.run == cut_short and done.sealed
+    assert verify_record(project / "data" / "test", root=project).assurance == "complete"
+
+
+def test_a_clock_set_back_does_not_end_an_open_run(project: Path, clock: Ticking) -> None:
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url)
+        cut_short = paused(server, project, clock)
+        clock.advance(hours=-12)
+        done = run(project, clock)
+    assert done.run == cut_short and done.sealed
