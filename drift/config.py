@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import rfc8785
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -28,7 +29,7 @@ METHOD_VERSION = "1"
 
 Clock = Callable[[], datetime]
 Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
-Price = Annotated[Decimal | None, Field(ge=0, description="USD per million tokens")]
+Price = Annotated[Decimal | None, Field(ge=0, le=10**6, description="USD per million tokens")]
 
 
 def utc_now() -> datetime:
@@ -118,7 +119,7 @@ class _Asked(_Strict):
     model: str = Field(min_length=1, description="the model name that is requested")
     weights_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     parameters: dict[str, Decimal | int | str | bool] = {}
-    max_tokens: int = Field(default=512, ge=1)
+    max_tokens: int = Field(default=512, ge=1, le=10**6)
     system_prompt: str | None = None
     seed_policy: Literal["none", "fixed", "per-run"] = "none"
     seed: int | None = Field(default=None, ge=0, lt=2**31)
@@ -144,12 +145,17 @@ class ModelSpec(_Asked):
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelSpec:
-        if self.kind == "openai" and not (self.base_url or "").startswith(("http://", "https://")):
+        url = urlsplit(self.base_url or "")
+        if self.kind == "openai" and (url.scheme not in ("http", "https") or not url.hostname):
             raise ValueError("kind 'openai' needs base_url, for example http://127.0.0.1:8000/v1")
+        if "@" in url.netloc or url.query or url.fragment:
+            # The endpoint is sealed and published with the instrument.
+            raise ValueError("base_url holds credentials, a query or a fragment; use api_key_env")
         if self.kind == "embedded" and not self.weights:
             raise ValueError("kind 'embedded' needs weights, a name in config/weights.toml")
         if (self.seed_policy == "none") != (self.seed is None):
             raise ValueError("seed and seed_policy go together: name both, or neither")
+        self.instrument_hash()  # a ValueError for what no canonical JSON can hold
         return self
 
     def instrument(self) -> dict[str, Any]:
@@ -178,8 +184,8 @@ class Panel(_Strict):
     cadence_hours: int | None = Field(default=None, ge=1, le=24 * 7)
     cadence_note: str = ""
     scope_plan: Literal["daily-full", "listed"] = "daily-full"
-    full_runs: tuple[int, ...] = ()
-    reserved_slots: int = Field(default=0, ge=0)
+    full_runs: tuple[Annotated[int, Field(ge=1, le=10**6)], ...] = ()
+    reserved_slots: int = Field(default=0, ge=0, le=1000)
     daily_budget_usd: Decimal | None = Field(default=None, ge=0)
     time_budget_s: int = Field(default=3600, ge=1, description="longest duration of one run")
     models: tuple[ModelSpec, ...] = Field(min_length=1)
@@ -255,5 +261,5 @@ def load_toml(path: Path, *, kind: str) -> dict[str, Any]:
             where=str(path),
             expected=f"one of: {', '.join(others)}" if others else None,
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{kind} file is not TOML: {error}", where=str(path)) from None
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{kind} file cannot be read: {error}", where=str(path)) from None

@@ -198,9 +198,8 @@ def test_weights_that_cannot_be_had_do_not_stop_the_site_and_the_front_page_says
 
     monkeypatch.setattr(cli, "fetch_weights", no_network)
     for name in ("notebooks", "report"):
-        shutil.copytree(
-            ROOT / name, project / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("_*")
-        )
+        made = shutil.ignore_patterns("_site*", "_generated", "embedded")
+        shutil.copytree(ROOT / name, project / name, dirs_exist_ok=True, ignore=made)
     for name in ("_quarto.yml", "index.qmd"):
         shutil.copy(ROOT / name, project / name)
     code, said, _ = drift("report", "--refresh")

@@ -92,6 +92,10 @@ def test_the_shipped_panels_are_valid(project: Path, name: str) -> None:
         ('kind = "embedded"\nweights = "nosuch.gguf"', "nosuch.gguf"),
         ('kind = "openai"\nbase_url = "http://x/v1"\nseed = 3', "seed_policy"),
         ('kind = "openai"\nbase_url = "http://x/v1"\nkey = "../up"', "key"),
+        ('kind = "openai"\nbase_url = "https://me:secret@x/v1"', "api_key_env"),
+        ('kind = "openai"\nbase_url = "https://x/v1?token=secret"', "api_key_env"),
+        ('kind = "openai"\nbase_url = "http://x/v1"\nmax_tokens = 10000000000', "max_tokens"),
+        ('kind = "openai"\nbase_url = "http://x/v1"\nparameters = {top_k = 9007199254740993}', "m"),
     ],
 )
 def test_a_wrong_model_is_refused_with_the_field(project: Path, change: str, said: str) -> None:
@@ -122,3 +126,17 @@ def test_integrity_and_configuration_outrank_a_pause_and_a_gap() -> None:
     assert worst_exit_code([5, 2, 3]) == 2
     assert worst_exit_code([5, 3]) == 3
     assert worst_exit_code([]) == 0
+
+
+@pytest.mark.parametrize("models", ['"x"', "5", "[1]", "[]"])
+def test_models_of_another_form_are_refused(project: Path, models: str) -> None:
+    path = project / "config" / "panels" / "wrong.toml"
+    path.write_text(f'name = "wrong"\ntitle = "t"\nmodels = {models}\n')
+    with pytest.raises(ConfigurationError, match="models"):
+        load_panel("wrong", root=project)
+
+
+def test_a_folder_is_no_panel_file(project: Path) -> None:
+    (project / "config" / "panels" / "folder.toml").mkdir()
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        load_panel("folder", root=project)

@@ -83,7 +83,7 @@ def build(panel: Panel, bank: Bank, judge: Judge, *, root: Path, seed: str) -> d
         },
         "judge": judge_identity(judge)
         | {"version": judge.version, "agreement": list(judge.agreement)},
-        "alarm": {"seed": seed, **load_toml(root / "config" / "alarm.toml", kind="alarm")},
+        "alarm": {**load_toml(root / "config" / "alarm.toml", kind="alarm"), "seed": seed},
         "method_version": METHOD_VERSION,
         "package_version": __version__,
     }
