@@ -120,12 +120,7 @@ class Ledger:
         }
         raw = canonical_json(body)
         self.chain.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.chain, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            write_all(descriptor, raw + b"\n")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        write_durably(self.chain, raw + b"\n", os.O_APPEND)
         line = Line(body, sha256_hex(raw))
         self._write_head(line)
         return line
@@ -240,16 +235,21 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`, durably: readers see the old bytes or the new ones."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+def write_durably(path: Path, data: bytes, how: int) -> None:
+    """Write `data` and wait for the disk; `how` is ``os.O_APPEND`` or ``os.O_TRUNC``."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o644)
     try:
         write_all(descriptor, data)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`, durably: readers see the old bytes or the new ones."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    write_durably(part, data, os.O_TRUNC)
     part.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

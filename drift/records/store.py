@@ -23,7 +23,7 @@ from typing import Any
 import orjson
 
 from drift.errors import DriftError, IntegrityError, StorageError
-from drift.records.ledger import complete_end, lines_backwards, write_all
+from drift.records.ledger import complete_end, lines_backwards, write_all, write_durably
 
 
 def plain_name(name: str) -> str:
@@ -168,12 +168,7 @@ def append_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     if not data:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        write_all(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_durably(path, data, os.O_APPEND)
 
 
 def drop_rows_of(path: Path, run: str) -> None:
