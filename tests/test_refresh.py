@@ -413,28 +413,6 @@ def paused(server: Loopback, project: Path, clock: Ticking) -> str:
     return str(outcome.run)
 
 
-def test_registering_a_change_seals_an_open_run_and_the_record_goes_on(
-    project: Path, clock: Ticking
-) -> None:
-    with Loopback(answering) as server:
-        write_panel(project, server.base_url)
-        run(project, clock)
-        clock.advance(hours=6)
-        cut_short = paused(server, project, clock)
-        path = project / "config" / "panels" / "test.toml"
-        path.write_text(path.read_text().replace("max_tokens = 48", "max_tokens = 64"))
-        made = record(project, clock)
-        with made.opened():
-            _, changes = made.register()
-        assert changes == ["instruments.steady", "instruments.subject"]
-        clock.advance(hours=6)
-        last = run(project, clock)
-    folder = project / "data" / "test"
-    assert last.sealed and Store(folder).reading(cut_short).exists()
-    assert [row["series"] for row in read_rows(Store(folder).churn)] == [1, 1, 1, 1, 2, 2]
-    assert verify_record(folder, root=project).problems == []
-
-
 def test_a_stale_open_file_of_a_sealed_run_changes_nothing(project: Path, clock: Ticking) -> None:
     folder = make_runs(project, clock, 3)
     before = {path: path.read_bytes() for path in folder.rglob("*.jsonl")}

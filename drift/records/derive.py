@@ -131,11 +131,14 @@ def read_series(store: Store) -> dict[str, Any]:
     """
     try:
         kept: dict[str, Any] = orjson.loads(store.series.read_bytes())
-    except orjson.JSONDecodeError as error:
+        for state in kept["models"].values():
+            SeriesState(**state)
+        int(kept["seq"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise IntegrityError(
             "series.json cannot be read",
             where=str(store.series),
-            got=str(error),
+            got=repr(error),
             next_step="delete it together with churn.jsonl and findings.jsonl; "
             "the next command derives all three again from the sealed runs",
         ) from None

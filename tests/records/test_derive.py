@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from conftest import Ticking
 from loopback import Loopback, Reply, Request, failing
-from making import answering, record, run, write_panel
+from making import answering, make_runs, record, run, write_panel
 
+from drift.errors import IntegrityError
 from drift.records.store import Store, read_rows
 from drift.records.verify import verify_record
 
@@ -37,3 +39,26 @@ def test_a_run_left_open_before_a_new_registration_is_derived_under_the_old_one(
     churn = read_rows(Store(project / "data" / "test").churn)
     assert [row["series"] for row in churn if row["model"] == "subject"] == [1, 1, 2]
     assert verify_record(project / "data" / "test", root=project).problems == []
+
+
+@pytest.mark.parametrize("content", [b"null", b"{}", b"\xff", b'{"models":{"m":{"x":1}},"seq":0}'])
+def test_a_damaged_series_file_stops_with_what_to_do(
+    project: Path, clock: Ticking, content: bytes
+) -> None:
+    folder = make_runs(project, clock, 1)
+    Store(folder).series.write_bytes(content)
+    made = record(project, clock)
+    with pytest.raises(IntegrityError, match="delete it together"), made.opened():
+        pass
+
+
+def test_derived_files_that_were_deleted_come_back_the_same(project: Path, clock: Ticking) -> None:
+    folder = make_runs(project, clock, 3, lambda request: "1989" in request.prompt)
+    store = Store(folder)
+    derived = [store.series, store.churn, store.findings, *folder.glob("readings/*")]
+    before = {path: path.read_bytes() for path in derived}
+    for path in derived:
+        path.unlink()
+    with record(project, clock).opened():
+        pass
+    assert {path: path.read_bytes() for path in derived} == before
