@@ -220,6 +220,12 @@ def report(
             note=note,
             progress=progress,
         )
+    sidebar = (root / "_quarto.yml").read_text(encoding="utf-8")
+    for name in names:
+        if f"report/{name}/" not in sidebar:
+            _warn(f"{name} is on the front page; for the sidebar add to contents in _quarto.yml:")
+            _warn(f"      - section: {name.capitalize()}")
+            _warn(f"        contents: report/{name}/*.ipynb")
     _say(str(index))
 
 

@@ -235,6 +235,13 @@ def load_panel(name: str, *, root: Path) -> Panel:
             where=str(path),
             next_step="see the comments in config/panels/frontier.toml for every field",
         ) from None
+    if panel.name != path.stem:
+        raise ConfigurationError(
+            "a panel is named like its file",
+            where=f"{path}: name",
+            got=panel.name,
+            expected=path.stem,
+        )
     models = []
     for number, model in enumerate(panel.models):
         if model.kind == "embedded":

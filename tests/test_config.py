@@ -140,3 +140,10 @@ def test_a_folder_is_no_panel_file(project: Path) -> None:
     (project / "config" / "panels" / "folder.toml").mkdir()
     with pytest.raises(ConfigurationError, match="cannot be read"):
         load_panel("folder", root=project)
+
+
+def test_a_panel_is_named_like_its_file(project: Path) -> None:
+    path = project / "config" / "panels" / "mine.toml"
+    path.write_text((project / "config" / "panels" / "embedded.toml").read_text())
+    with pytest.raises(ConfigurationError, match="named like its file"):
+        load_panel("mine", root=project)
