@@ -211,6 +211,7 @@ def report(
     names = panel or sorted(
         {"embedded"} | {path.parent.name for path in folder.glob("*/chain.jsonl")}
     )
+    _known(folder, [name for name in names if name != "embedded"])
     with _bar("pages") as progress:
         index = build_site(
             root=root,
@@ -265,11 +266,7 @@ def verify(
     root = project_root()
     folder = data or root / "data"
     names = panel or sorted(path.name for path in folder.glob("*") if Store(path).holds_anything())
-    missing = [name for name in names if not (folder / name).is_dir()]
-    if missing or (folder.exists() and not folder.is_dir()):
-        raise ConfigurationError(
-            "no such record", where=str(folder), got=", ".join(missing) or "not a folder"
-        )
+    _known(folder, names if data is None else [*names, "."])
     found = []
     for name in names:
         with _bar("runs") as progress:
@@ -289,6 +286,20 @@ def verify(
         if not found:
             _say(f"no record in {folder}")
     raise typer.Exit(4 if any(item.problems for item in found) else 0)
+
+
+def _known(folder: Path, names: list[str]) -> None:
+    """Refuse a record, or a folder of records, that is not there."""
+    missing = [name for name in names if not (folder / name).is_dir()]
+    if missing:
+        present = sorted(path.name for path in folder.glob("*") if path.is_dir())
+        raise ConfigurationError(
+            "no such record",
+            where=str(folder),
+            got=", ".join(missing),
+            expected=", ".join(present) or "a folder that holds records",
+            next_step="correct --panel or --data",
+        )
 
 
 def _say_verification(item: Verification) -> None:
@@ -395,7 +406,8 @@ def _status(panel: Panel, folder: Path, root: Path) -> dict[str, Any]:
                 "model": model.key,
                 "series": state.get("number"),
                 "runs": state.get("index"),
-                "requests_a_day": sum(len(scopes[scope]) * count for scope, count in runs.items()),
+                "requests_a_full_run": len(scopes["full"]),
+                "requests_a_day": sum(len(scopes[scope]) * n for scope, n in runs.items()) or None,
                 "usd_a_full_run": costs["full"],
                 "usd_a_year": None if daily is None else f"{365 * daily:.2f}",
             }
@@ -408,7 +420,7 @@ def _status(panel: Panel, folder: Path, root: Path) -> dict[str, Any]:
             (line.body["run"] for line in ledger.backwards() if line.kind == "run"), None
         ),
         "open_run": next((path.stem for path in store.open_runs()), None),
-        "requests_a_day": sum(row["requests_a_day"] for row in models) or None,
+        "requests_a_day": sum(row["requests_a_day"] or 0 for row in models) or None,
         "usd_a_year": str(sum(Decimal(row["usd_a_year"] or 0) for row in models)) if runs else None,
         "models": models,
     }

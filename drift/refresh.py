@@ -215,19 +215,19 @@ class Record:
             No model of the panel can be asked on this machine; no run was made.
         """
         outcome = Outcome(notes=self.notes)
-        registration = self._registered(outcome)
+        if in_force(self.store, self.ledger) is None:
+            # Nothing is committed to a record that cannot be asked from here.
+            self._reachable(self.panel.narrowed(tuple(models)), environ)
+        registration = self._registered(say)
         bank, now = self.bank(registration), self.clock()
         current = self._resumable(now, registration, outcome)
         names = tuple(current.header["models"] if current else models)
         chosen = self.panel.narrowed(names)
-        ready = {model.key: self._ready(model, environ) for model in chosen}
-        refused = [found for found in ready.values() if isinstance(found, DriftError)]
-        if len(refused) == len(chosen):
-            raise refused[0]
+        ready = self._reachable(chosen, environ)
         if current is None:
             current = self._begin(now, chosen, bank, registration)
         else:
-            outcome.notes.append(f"resuming run {current.run}")
+            say(f"resuming run {current.run}")
         outcome.run, outcome.scope = current.run, current.header["scope"]
         say(self._announcement(current, chosen, bank))
         paused = False
@@ -260,11 +260,11 @@ class Record:
             derive(self.store, self.ledger)
         return outcome
 
-    def _registered(self, outcome: Outcome) -> Registration:
+    def _registered(self, say: Callable[[str], None]) -> Registration:
         registration = in_force(self.store, self.ledger)
         if registration is None:
             registration, _ = self.register()
-            outcome.notes.append(f"registered the record: {registration.hash}")
+            say(f"registered the record before its first run: {registration.hash}")
             return registration
         present = build(
             self.panel,
@@ -301,6 +301,16 @@ class Record:
     def _window(self, moment: datetime) -> int:
         """Return the slot of a moment; without a cadence a run may be resumed all UTC day."""
         return int(moment.timestamp()) // (3600 * (self.panel.cadence_hours or 24))
+
+    def _reachable(
+        self, chosen: Sequence[ModelSpec], environ: Mapping[str, str]
+    ) -> dict[str, Path | DriftError | None]:
+        """Return what :meth:`_ready` says of each model; raise if none can be asked at all."""
+        ready = {model.key: self._ready(model, environ) for model in chosen}
+        refused = [found for found in ready.values() if isinstance(found, DriftError)]
+        if len(refused) == len(chosen):
+            raise refused[0]
+        return ready
 
     def _ready(self, model: ModelSpec, environ: Mapping[str, str]) -> Path | DriftError | None:
         """Return the model's weights, None for a remote one, or why it cannot be asked at all."""
@@ -347,7 +357,8 @@ class Record:
         if self.panel.scope_plan == "listed":
             return "full" if number in self.panel.full_runs else "canonical"
         today = self._runs_since(timestamp(now)[:10])
-        return "canonical" if any(run["scope"] == "full" for run in today) else "full"
+        asked = (run for run in today if run["scope"] == "full" and answered(run))
+        return "full" if next(asked, None) is None else "canonical"
 
     def _runs_since(self, day: str) -> Iterator[dict[str, Any]]:
         """Yield the run lines of a UTC day and later, last first; reads the tail alone."""
@@ -463,3 +474,9 @@ class Record:
             elif gone:
                 first = sorted(set(current.header["keys"]) - good)[0]
                 outcome.notes.append(f"{name}: {gone} of {total} arms missing, first {first}")
+
+
+def answered(run: Mapping[str, Any]) -> bool:
+    """Tell whether any model gave any answer in a run, from its ledger line."""
+    counts = [model["counts"] for model in run["models"].values()]
+    return any(status != "failed" for count in counts for status in count)

@@ -207,3 +207,12 @@ def test_weights_that_cannot_be_had_do_not_stop_the_site_and_the_front_page_says
     index = Path(said.strip().splitlines()[-1])
     text = index.read_text()
     assert "run is missing" in text and "cannot be fetched" in text
+
+
+def test_a_record_that_is_not_there_is_exit_2_and_the_site_stays(
+    drift: Callable[..., Said], tmp_path: Path
+) -> None:
+    for command in (["report", "--panel", "mime"], ["verify", "--panel", "mime"]):
+        code, _, complained = drift(*command)
+        assert code == 2 and "mime" in complained and "next:" in complained
+    assert drift("verify", "--data", str(tmp_path / "nowhere"))[0] == 2

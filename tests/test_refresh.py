@@ -197,7 +197,7 @@ def test_the_daily_budget_drops_whole_models_last_first(project: Path, clock: Ti
         write_panel(project, server.base_url, head="daily_budget_usd = 0.75", each=prices)
         said: list[str] = []
         outcome = run(project, clock, say=said.append)
-    assert "288 questions to steady, subject; at most 1.39" in said[0]
+    assert "288 questions to steady, subject; at most 1.39" in said[1]
     assert outcome.exit_code == 3 and outcome.sealed
     models = reading(project / "data" / "test", outcome.run)
     assert models["steady"]["coverage"]["determined"] == 144  # type: ignore[index]
@@ -212,15 +212,30 @@ def test_a_provider_that_is_not_there_gives_a_partial_run_with_every_gap(
     outcome = run(project, clock)
     assert outcome.exit_code == 5 and outcome.sealed
     models = reading(project / "data" / "test", outcome.run)
-    assert models["steady"]["coverage"]["failed"] == 144  # type: ignore[index]
+    coverage = models["steady"]["coverage"]
+    assert coverage["failed"] + coverage["missing"] == 144  # type: ignore[index]
+    assert "no connection" in str(models["steady"]["stopped"])
     assert models["steady"]["canonical"]["if_all_refused"] == 1  # type: ignore[index]
+
+
+def test_a_full_run_that_nobody_answered_does_not_use_up_the_day(
+    project: Path, clock: Ticking
+) -> None:
+    with Loopback(lambda request: failing(401)) as server:
+        write_panel(project, server.base_url)
+        assert run(project, clock).exit_code == 5
+        clock.advance(hours=1)
+        server.script = answering
+        second = run(project, clock)
+        clock.advance(hours=1)
+        assert (second.scope, run(project, clock).scope) == ("full", "canonical")
 
 
 def test_nothing_is_begun_when_no_model_can_be_asked(project: Path, clock: Ticking) -> None:
     write_panel(project, "http://127.0.0.1:9/v1", each='api_key_env = "NO_SUCH_KEY"')
     with pytest.raises(ConfigurationError, match="NO_SUCH_KEY"):
         run(project, clock, environ={})
-    assert not list((project / "data" / "test").glob("open/*"))
+    assert not Store(project / "data" / "test").holds_anything()
 
 
 def test_models_narrow_a_run_and_an_unknown_one_is_named(project: Path, clock: Ticking) -> None:

@@ -25,7 +25,7 @@ import httpx
 
 from drift import __version__
 from drift.config import Clock, ModelSpec, canonical_json, sha256_hex, timestamp
-from drift.errors import ConfigurationError, DriftError, PausedError
+from drift.errors import ConfigurationError, DriftError, PartialError, PausedError
 from drift.probing.replies import BODY_CAP, Verdict, failure, read_reply
 from drift.probing.response import Ask, Response
 
@@ -33,6 +33,8 @@ from drift.probing.response import Ask, Response
 BACKOFF_S, BACKOFF_CAP_S = 1.0, 60.0
 #: Longest wait for a connection, in seconds; a whole reply may take ``model.timeout_s``.
 CONNECT_S = 15
+#: Questions that must find no server before a model is given up in a run.
+UNREACHED = 3
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _OURS = frozenset({"model", "messages", "stream", "n"})
 
@@ -159,6 +161,8 @@ class _Asker:
     jitter: Callable[[], float]
     deadline: float
     stopped: DriftError | None = None
+    reached: bool = False
+    unreached: int = 0
     waiting: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def work(self, client: httpx.AsyncClient, queue: Iterable[Ask], keep: Keep) -> None:
@@ -168,6 +172,7 @@ class _Asker:
             if self.stopped:
                 return
             response, wall = await self.ask(client, ask)
+            wall = wall or self.silence(response)
             if response is None or (wall and self.stopped):
                 return
             if wall:
@@ -175,6 +180,21 @@ class _Asker:
                 for task in self.waiting:
                     task.cancel()
             await keep(response)
+
+    def silence(self, response: Response | None) -> DriftError | None:
+        """Return why to stop if several questions found no server, and none ever did."""
+        error = (response.error if response else None) or {}
+        if self.reached or error.get("code") != "connection":
+            return None
+        self.unreached += 1
+        if self.unreached < UNREACHED:
+            return None
+        return PartialError(
+            f"{self.model.key}: no connection to its server",
+            where=f"model {self.model.key}: {self.model.base_url}",
+            got=error.get("message"),
+            next_step="start the server or correct base_url, then run the command again",
+        )
 
     async def ask(
         self, client: httpx.AsyncClient, ask: Ask
@@ -243,6 +263,7 @@ class _Asker:
         try:
             async with asyncio.timeout(self.model.timeout_s):
                 async with client.stream("POST", "chat/completions", content=body) as reply:
+                    self.reached = True
                     headers, received = reply.headers, bytearray()
                     if reply.is_stream_consumed:  # an in-memory transport's, read and decoded
                         headers, received = httpx.Headers(), bytearray(reply.content)

@@ -56,7 +56,7 @@ def wall(
         return PartialError(
             f"{model.key}: the provider refused the API key"
             + (f" in {variable}" if variable else "; none was sent"),
-            next_step=f"set {variable or 'api_key_env in the panel'}, then resume the run",
+            next_step=f"set {variable or 'api_key_env in the panel'}, then run the command again",
             **seen,
         )
     if http == 402 or (http == 429 and _QUOTA.search(words) and not _SOON.search(words)):

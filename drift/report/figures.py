@@ -123,7 +123,7 @@ def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
     axes.set_xlim(-0.6, max(columns.values()) + 0.6)
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
-    axes.legend(loc="upper right", bbox_to_anchor=(0, 0), ncols=3)
+    axes.legend(loc="upper right", bbox_to_anchor=(1, 0), ncols=3)
 
 
 def svg(draw: Draw, frame: pd.DataFrame, *, label: str) -> str:

@@ -58,7 +58,8 @@ def _card(record: Record, key: str) -> Markup:
         places = {"low": low, "high": high, "mark": mark, "width": round(high - low, 1)}
         shown = fill(record.root, "rate", rate=rate, big=percent(rate["estimate"]), **places)
     change, controls = change_text(model), controls_text(model["controls"])
-    texts = {"rate": shown, "change": change, "controls": controls}
+    who = ", ".join(filter(None, (model["lab"], model["role"])))
+    texts = {"rate": shown, "change": change, "controls": controls, "who": who}
     return fill(record.root, "card", key=key, model=model, **texts)
 
 

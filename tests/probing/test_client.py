@@ -116,6 +116,16 @@ def test_a_refused_connection_is_failed_and_the_next_question_is_asked() -> None
     assert [row.error and row.error["code"] for row in asked.rows] == ["connection"] * 2
 
 
+def test_a_server_that_is_never_there_ends_the_model_after_three_questions() -> None:
+    with Loopback(lambda request: PLAIN) as server:
+        gone = server.base_url
+    with Loopback(lambda request: PLAIN) as server:
+        asked = ask_all(server, 20, base_url=gone)
+    assert len(asked.rows) == 3
+    assert asked.error is not None and asked.error.exit_code == 5
+    assert "no connection" in str(asked.error) and "next:" in str(asked.error)
+
+
 def test_backoff_doubles_with_full_jitter() -> None:
     asked = ask_script(lambda request: failing(503), 1, subject(attempts=9))
     assert asked.waits == [0.5, 1, 2, 4, 8, 16, 30, 30]
