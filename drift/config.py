@@ -246,9 +246,9 @@ def load_panel(name: str, *, root: Path) -> Panel:
     for number, model in enumerate(panel.models):
         if model.kind == "embedded":
             entry = weights.get(str(model.weights))
-            if entry is None:
+            if not isinstance(entry, dict) or "sha256" not in entry:
                 raise ConfigurationError(
-                    f"unknown weights {model.weights!r}",
+                    f"config/weights.toml lists no weights {model.weights!r} with a sha256",
                     where=f"{path}: models.{number}.weights",
                     expected=f"one of: {', '.join(sorted(weights))}",
                 )

@@ -147,3 +147,10 @@ def test_a_panel_is_named_like_its_file(project: Path) -> None:
     path.write_text((project / "config" / "panels" / "embedded.toml").read_text())
     with pytest.raises(ConfigurationError, match="named like its file"):
         load_panel("mine", root=project)
+
+
+def test_a_weights_entry_of_another_form_is_refused(project: Path) -> None:
+    path = project / "config" / "weights.toml"
+    path.write_text('"SmolLM2-135M-Instruct.Q4_1.gguf" = 1\n')
+    with pytest.raises(ConfigurationError, match="lists no weights"):
+        load_panel("embedded", root=project)

@@ -135,7 +135,7 @@ class Ruleset:
                 self.anchors.append(anchor)
             if not self.anchors:
                 raise ValueError("no anchor given")
-        except (KeyError, OSError, re.error, TypeError, ValueError) as error:
+        except (KeyError, OSError, RecursionError, re.error, TypeError, ValueError) as error:
             what = f"missing or unknown: {error}" if isinstance(error, KeyError) else str(error)
             if isinstance(error, ValidationError):
                 what = "; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())
