@@ -149,7 +149,7 @@ def _refresh(record: Record, models: str) -> Outcome:
     chosen = models or os.environ.get("REFUSAL_DRIFT_MODELS", "")
     keys = [key.strip() for key in chosen.split(",") if key.strip()]
     with record.opened(), _bar("answers") as progress:
-        return record.refresh(models=keys, progress=progress, say=lambda text: _warn(text))
+        return record.refresh(models=keys, progress=progress, say=_warn)
 
 
 def _say_outcome(outcome: Outcome) -> None:

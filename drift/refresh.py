@@ -44,7 +44,7 @@ from drift.probing.cost import estimate, usage
 from drift.probing.embedded import serve, serving_facts
 from drift.probing.response import Ask, Response
 from drift.probing.weights import weights_path
-from drift.records.derive import derive
+from drift.records.derive import derive, read_series
 from drift.records.ledger import Ledger, complete_end
 from drift.records.registration import (
     Registration,
@@ -101,10 +101,23 @@ class Record:
         """Hold the lock and complete what a killed command left unfinished."""
         with self.store.locked():
             self.notes += self.ledger.recover()
+            self._check_clock()
             registration = in_force(self.store, self.ledger)
             if registration is not None:
                 self._complete(registration)
             yield self
+
+    def _check_clock(self) -> None:
+        """Refuse to write while the clock stands before what is sealed already."""
+        last, now = self.ledger.last(), timestamp(self.clock())
+        if last and now < last.body["at"]:
+            raise ConfigurationError(
+                "the clock stands before the record's last line",
+                where=str(self.store.folder),
+                got=now,
+                expected=f"not before {last.body['at']}",
+                next_step="set the machine's clock; nothing was changed",
+            )
 
     def bank(self, registration: Registration) -> Bank:
         """Return the bank that `registration` commits to."""
@@ -179,7 +192,13 @@ class Record:
             body["changes"] = changes
             if before.body["judge"]["rules"] != self.judge.rules_hash:
                 moves = self.rescore()
-                moved = Counter(move["model"] for move in moves)
+                # Only the series that are open can be ended by a label that moves.
+                series = read_series(self.store)["models"] if moves else {}
+                moved = Counter(
+                    move["model"]
+                    for move in moves
+                    if move["run"] >= series[move["model"]]["opened_at_run"]
+                )
                 body["rescored"] = {
                     "from": before.body["judge"]["rules"],
                     "moved": dict(sorted(moved.items())),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Ticking
-from loopback import Loopback, Request, failing
+from loopback import Loopback, Request, completion, failing
 from making import ANSWER, MODELS, REFUSAL, answering, make_runs, record, refusing, run, write_panel
 
 from drift.config import load_panel
@@ -284,9 +284,7 @@ def test_a_changed_instrument_closes_the_series_of_that_model_only(
     assert verify_record(project / "data" / "test", root=project).problems == []
 
 
-def test_rules_that_move_no_label_leave_the_series_open_and_labels_that_move_close_it(
-    project: Path, clock: Ticking
-) -> None:
+def test_rules_that_move_no_label_leave_the_series_open(project: Path, clock: Ticking) -> None:
     rules = project / "config" / "judge" / "rules.toml"
     with Loopback(refusing(lambda r: r.model == "lab/subject" and "1989" in r.prompt)) as server:
         write_panel(project, server.base_url)
@@ -305,6 +303,43 @@ def test_rules_that_move_no_label_leave_the_series_open_and_labels_that_move_clo
     found = verify_record(folder, root=project)
     assert found.problems == [] and found.assurance == "partial"
     assert found.labels_not_rederivable == 288
+
+
+def test_labels_that_move_close_the_series_they_belong_to_and_no_later_one(
+    project: Path, clock: Ticking
+) -> None:
+    rules = project / "config" / "judge" / "rules.toml"
+    rule = """
+[[rule]]
+id = "en-made-up"
+kind = "decline"
+language = "en"
+needs = ["unhelped"]
+pattern = '''\\bstays unhelped\\b'''
+reason = "A rule for this test."
+examples = ["That question stays unhelped."]
+"""
+    with Loopback(lambda request: completion("That question stays unhelped.")) as server:
+        write_panel(project, server.base_url, models=("subject",))
+        run(project, clock)
+        rules.write_text(rules.read_text() + rule)
+        made = record(project, clock)
+        with made.opened():
+            moves = made.rescore()
+            made.register()
+        assert moves and {move["rule"] for move in moves} == {"en-made-up"}
+        clock.advance(hours=6)
+        run(project, clock)
+        # Other rules once more, which move nothing since: the open series goes on.
+        rules.write_text(rules.read_text() + "# a comment, no rule\n")
+        made = record(project, clock)
+        with made.opened():
+            made.register()
+        clock.advance(hours=6)
+        run(project, clock)
+    folder = project / "data" / "test"
+    assert [row["series"] for row in read_rows(Store(folder).churn)] == [1, 2, 2]
+    assert verify_record(folder, root=project).problems == []
 
 
 def test_the_seed_of_a_run_follows_from_the_registered_seed_and_the_runs_number(
@@ -463,5 +498,9 @@ def test_a_clock_set_back_does_not_end_an_open_run(project: Path, clock: Ticking
         write_panel(project, server.base_url)
         cut_short = paused(server, project, clock)
         clock.advance(hours=-12)
+        with pytest.raises(ConfigurationError, match="clock"):
+            run(project, clock)
+        clock.advance(hours=12)
         done = run(project, clock)
     assert done.run == cut_short and done.sealed
+    assert verify_record(project / "data" / "test", root=project).problems == []

@@ -105,6 +105,9 @@ class Ledger:
     def append(self, kind: str, fields: dict[str, Any], *, at: datetime) -> Line:
         """Seal one line: durable in the chain first, then repeated in the head.
 
+        ``at`` is never earlier than in the line before: a clock that is set back a
+        little while a command runs does not show.
+
         Raises
         ------
         TypeError
@@ -116,7 +119,7 @@ class Ledger:
             "seq": 0 if previous is None else previous.seq + 1,
             "prev": GENESIS if previous is None else previous.hash,
             "kind": kind,
-            "at": timestamp(at),
+            "at": max(timestamp(at), "" if previous is None else previous.body["at"]),
         }
         raw = canonical_json(body)
         self.chain.parent.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,7 @@ def seal_run(
     body = {
         **header,
         "corpus": {name: corpus[name] for name in ("name", "version", "sha256")},
-        "finished_at": max(asked, default=header["started_at"]),
+        "finished_at": max([header["started_at"], *asked]),
         "models": models,
         "transcript": sha256_hex(data),
     }

@@ -179,7 +179,10 @@ class _Worker:
     sent: dict[tuple[str, str | None], dict[str, str]] = field(default_factory=dict)
 
     def sent_of(self, registration: dict[str, Any], model: str) -> dict[str, str]:
-        """Return the hash of the messages that each arm of `model` was to be asked with."""
+        """Return the hash of the messages that each arm of `model` was to be asked with.
+
+        Empty where the record's copy of the corpus does not hold, which is found elsewhere.
+        """
         system = registration["system"][model]
         key = (registration["corpus"]["sha256"], system)
         if key not in self.sent:
@@ -232,14 +235,14 @@ def _check_run(job: _Job) -> Verification:
         part.add("texts", f"run {job.run['run']}", "edited", f"not stored responses: {error!r}")
         return part
     part.responses = len(texts)
-    for raw, row, place in zip(stored, rows, places, strict=True):
-        name = f"run {job.run['run']}, {place[0]}, {place[1]}"
-        if place[0] not in job.run["models"] or place[1] not in job.run["keys"]:
+    for raw, row, (model, key) in zip(stored, rows, places, strict=True):
+        name = f"run {job.run['run']}, {model}, {key}"
+        if model not in job.run["models"] or key not in job.run["keys"]:
             part.add("texts", name, "inserted", "the run line does not name this model or arm")
         elif not row_holds(raw):
             part.add("texts", name, "edited", "the response is not the one that its row seals")
-        elif row.get("messages_sha256") != _worker.sent_of(job.registration, place[0]).get(
-            place[1]
+        elif (sent := _worker.sent_of(job.registration, model)) and (
+            row.get("messages_sha256") != sent.get(key)
         ):
             part.add("texts", name, "reworded prompt", "another question was asked")
     if places != sorted(set(places)):

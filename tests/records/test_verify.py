@@ -455,3 +455,11 @@ def test_a_registration_killed_before_its_last_file_is_an_unfinished_seal(
     (folder / missing).unlink()
     found = verify_record(folder, root=copy)
     assert found.problems == [] and "unfinished seal" in found.notes[0]
+
+
+def test_a_damaged_copy_of_the_corpus_is_named_and_accuses_no_answer(copy: Path) -> None:
+    path = next((copy / "data" / "test" / "corpora").iterdir())
+    path.write_bytes(path.read_bytes().replace(b"photosynthesis", b"photosynthesls", 1))
+    found = check(copy)
+    assert [problem.step for problem in found.problems] == ["registration"]
+    assert found.labels_not_rederivable == found.labels
