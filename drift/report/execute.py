@@ -2,21 +2,25 @@
 
 Each notebook runs against the interpreter that runs this code: no kernel needs to be
 registered on the machine. What depends on the moment or the machine is taken out of
-the executed notebook, so two builds of one record give the same bytes.
+the executed notebook, so two builds of one record give the same bytes. A page is kept
+in ``.cache/pages`` below the digest of all that it depends on, and not made again.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import logging
 import multiprocessing
 import os
 import re
+import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 
 from drift.errors import ConfigurationError, DriftError
+from drift.records.ledger import write_atomically
 
 #: Called with the page that has just ended, how many have ended, and how many there are.
 Progress = Callable[[str, int, int], None]
@@ -35,11 +40,15 @@ ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @dataclass(frozen=True)
 class Job:
-    """One notebook to run with its parameters, for a page named ``<record>/<page>``."""
+    """One notebook to run with its parameters, for a page named ``<record>/<page>``.
+
+    ``reads`` are the files of the record whose change makes the page another one.
+    """
 
     page: str
     notebook: Path
     parameters: dict[str, Any]
+    reads: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,25 +91,52 @@ def check_parameters(job: Job) -> None:
     ConfigurationError
         Names the parameter, the nearest declared one and all that are declared.
     """
-    import papermill
-
-    found = papermill.inspect_notebook(job.notebook)
-    declared = {name: found[name]["inferred_type_name"] for name in found}
+    found = declared(job.notebook)
     for name, value in job.parameters.items():
         kind = type(value).__name__
-        if declared.get(name) != kind:
-            near = difflib.get_close_matches(name, declared, n=1, cutoff=0.0)
+        if found.get(name) != kind:
+            near = difflib.get_close_matches(name, found, n=1, cutoff=0.0)
             raise ConfigurationError(
                 f"parameter {name!r} is {'of the wrong type' if name in found else 'unknown'}",
                 where=str(job.notebook),
                 got=f"{value!r} ({kind})",
-                expected=", ".join(f"{name}: {kind}" for name, kind in declared.items()),
+                expected=", ".join(f"{name}: {kind}" for name, kind in found.items()),
                 next_step=f"did you mean {near[0]!r}?" if near and name not in found else None,
             )
 
 
+def declared(notebook: Path) -> dict[str, str]:
+    """Return the parameters that `notebook` declares, and their types by name."""
+    import papermill
+
+    found = papermill.inspect_notebook(notebook)
+    return {name: found[name]["inferred_type_name"] for name in found}
+
+
+def _digest(parts: Iterable[bytes]) -> bytes:
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+
+
+def _surroundings(root: Path) -> Iterator[bytes]:
+    """Yield what every page depends on: this code, the project's files, what is installed."""
+    yield sys.version.encode()
+    yield from sorted(f"{item.name} {item.version}".encode() for item in distributions())
+    own = (root / "config", root / "data" / "published", root / "report" / "_templates")
+    for folder in (Path(__file__).parents[1], *own):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                yield from (path.name.encode(), path.read_bytes())
+    yield (root / "report" / "figures.mplstyle").read_bytes()
+
+
+def _key(job: Job, surroundings: bytes) -> str:
+    named = orjson.dumps(job.parameters, option=orjson.OPT_SORT_KEYS)
+    read = (part for path in job.reads for part in (path.name.encode(), path.read_bytes()))
+    return _digest((surroundings, named, job.notebook.read_bytes(), *read)).hex()
+
+
 def execute(jobs: Sequence[Job], *, root: Path, progress: Progress | None = None) -> dict[str, str]:
-    """Run every job and return the executed notebooks by ``<record>/<page>.ipynb``.
+    """Run every job that is not kept; return executed notebooks by ``<record>/<page>.ipynb``.
 
     Raises
     ------
@@ -113,22 +149,22 @@ def execute(jobs: Sequence[Job], *, root: Path, progress: Progress | None = None
         check_parameters(job)
     done: dict[str, str] = {}
     failures: list[Failure] = []
-    context = multiprocessing.get_context("spawn")
-    workers = max(1, min(len(jobs), os.cpu_count() or 1))
-    # Socket paths hold about a hundred characters, so the sockets' folder needs a short path.
-    with (
-        tempfile.TemporaryDirectory(prefix="rd") as private,
-        ProcessPoolExecutor(workers, context, _prepare_worker, (str(root), private)) as pool,
-    ):
-        running = {pool.submit(_run, job, root): job.page for job in jobs}
-        for ended, future in enumerate(as_completed(running), start=1):
-            page, outcome = running[future], future.result()
-            if isinstance(outcome, Failure):
-                failures.append(outcome)
-            else:
-                done[f"{page}.ipynb"] = outcome
-            if progress:
-                progress(page, ended, len(jobs))
+    surroundings = _digest(_surroundings(root))
+    keys = {job.page: _key(job, surroundings) for job in jobs}
+    kept = {job.page: root / ".cache" / "pages" / f"{job.page}.ipynb" for job in jobs}
+    for page, path in kept.items():
+        key, _, text = (path.read_text(encoding="utf-8") if path.exists() else "").partition("\n")
+        if key == keys[page]:
+            done[f"{page}.ipynb"] = text
+    waiting = [job for job in jobs if f"{job.page}.ipynb" not in done]
+    for ended, (page, outcome) in enumerate(_outcomes(waiting, root), start=1):
+        if isinstance(outcome, Failure):
+            failures.append(outcome)
+        else:
+            done[f"{page}.ipynb"] = outcome
+            write_atomically(kept[page], f"{keys[page]}\n{outcome}".encode())
+        if progress:
+            progress(page, ended, len(waiting))
     listed = root / "report" / "failures.json"
     listed.unlink(missing_ok=True)
     if failures:
@@ -140,6 +176,22 @@ def execute(jobs: Sequence[Job], *, root: Path, progress: Progress | None = None
             next_step="the site from before is unchanged; mend the cause and build again",
         )
     return done
+
+
+def _outcomes(jobs: Sequence[Job], root: Path) -> Iterator[tuple[str, str | Failure]]:
+    """Run the jobs in parallel; yield the page and what came of it as each one ends."""
+    if not jobs:
+        return
+    context = multiprocessing.get_context("spawn")
+    workers = min(len(jobs), os.cpu_count() or 1)
+    # Socket paths hold about a hundred characters, so the sockets' folder needs a short path.
+    with (
+        tempfile.TemporaryDirectory(prefix="rd") as private,
+        ProcessPoolExecutor(workers, context, _prepare_worker, (str(root), private)) as pool,
+    ):
+        running = {pool.submit(_run, job, root): job.page for job in jobs}
+        for future in as_completed(running):
+            yield running[future], future.result()
 
 
 def _prepare_worker(root: str, private: str) -> None:

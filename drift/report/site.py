@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from drift.errors import ConfigurationError, DriftError
-from drift.report.execute import Job, Progress, execute
+from drift.report.execute import Job, Progress, declared, execute
 from drift.report.markup import fill
 from drift.report.pages import front_page
 from drift.report.tables import load_record, run_ids
@@ -104,13 +104,22 @@ def build_site(
 
 
 def _jobs(root: Path, records: Sequence[RecordRef], as_of: str) -> list[Job]:
-    """Return one job for each record and notebook; a notebook holds no path of this machine."""
+    """Return one job for each record and notebook, after those that belong to no record.
+
+    A notebook without a parameter ``panel`` belongs to none. None holds a path of this machine.
+    """
     notebooks = sorted((root / "notebooks").glob("*.ipynb"))
-    jobs = []
+    of_records = [path for path in notebooks if "panel" in declared(path)]
+    once = [path for path in notebooks if path not in of_records]
+    jobs = [Job(f"method/{path.stem}", path, {}) for path in once]
     for ref in records:
+        # head.json stands for the transcripts and labels, which it seals.
+        reads = sorted([*ref.folder.glob("*.json*"), *ref.folder.glob("[cr]*s/*.json")])
         folder = os.path.relpath(ref.folder.resolve(), root.resolve())
         parameters = {"panel": ref.name, "folder": folder, "as_of": as_of}
-        jobs += [Job(f"{ref.name}/{path.stem}", path, parameters) for path in notebooks]
+        jobs += [
+            Job(f"{ref.name}/{path.stem}", path, parameters, tuple(reads)) for path in of_records
+        ]
     return jobs
 
 

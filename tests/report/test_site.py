@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,43 @@ def records(root: Path) -> list[RecordRef]:
 
 
 def test_two_executions_give_the_same_bytes(built: Path) -> None:
+    shutil.rmtree(built / ".cache")
     again = execute(_jobs(built, records(built), ""), root=built)
     assert len(again) == 6
     for page, text in again.items():
         assert text == (built / "report" / page).read_text(encoding="utf-8")
+
+
+def test_a_page_whose_inputs_have_not_changed_is_not_made_again(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def outcomes(jobs: list[Job], root: Path) -> list[tuple[str, str]]:
+        made.extend(item.page for item in jobs)
+        return [(item.page, "made again") for item in jobs]
+
+    monkeypatch.setattr("drift.report.execute._outcomes", outcomes)
+    jobs = _jobs(built, records(built), "")
+    kept = execute(jobs, root=built)
+    assert made == []
+    for page, text in kept.items():
+        assert text == (built / "report" / page).read_text(encoding="utf-8")
+
+    read = next(item for item in jobs if item.page == "embedded/reading")
+    (inputs,) = {path.name: path for path in read.reads if path.name == "churn.jsonl"}.values()
+    before = inputs.read_bytes()
+    inputs.write_bytes(before + b"\n")
+    execute(jobs, root=built)
+    assert made == [item.page for item in jobs if item.page.startswith("embedded/")]
+    made.clear()
+    inputs.write_bytes(before)
+    other = replace(read, parameters=read.parameters | {"as_of": "20261127T060000Z"})
+    assert execute([other], root=built) == {"embedded/reading.ipynb": "made again"}
+    (built / "config" / "new.toml").touch()
+    execute([other], root=built)
+    assert made == ["embedded/reading"] * 2
+    (built / "config" / "new.toml").unlink()
 
 
 def test_two_renderings_give_the_same_bytes(built: Path) -> None:
