@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +24,8 @@ from drift.config import canonical_json, sha256_hex, timestamp
 from drift.errors import IntegrityError
 
 GENESIS = "0" * 64
+#: What a head names that counts no line.
+NO_LINE: dict[str, Any] = {"seq": -1, "hash": GENESIS}
 KINDS = ("registration", "run", "labels", "baseline", "release")
 
 
@@ -40,6 +43,16 @@ class Line:
     @property
     def kind(self) -> str:
         return str(self.body["kind"])
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """What the head holds when this is the last line."""
+        return {"seq": self.seq, "hash": self.hash}
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """What the head held before this line was sealed."""
+        return {"seq": self.seq - 1, "hash": self.body["prev"]}
 
 
 def parse_line(raw: bytes, *, where: str) -> Line:
@@ -129,26 +142,22 @@ class Ledger:
         return line
 
     def _write_head(self, line: Line) -> None:
-        write_atomically(self.head, canonical_json({"seq": line.seq, "hash": line.hash}) + b"\n")
+        write_atomically(self.head, canonical_json(line.named) + b"\n")
 
     def read_head(self) -> dict[str, Any] | None:
         """Return ``{"seq", "hash"}`` of the head file, or None where there is none."""
         if not self.head.exists():
             return None
-        try:
-            head = orjson.loads(self.head.read_bytes())
-            if not isinstance(head["seq"], int) or not isinstance(head["hash"], str):
-                raise ValueError("seq is a number, hash a text")
-            return {"seq": head["seq"], "hash": head["hash"]}
-        except (KeyError, TypeError, ValueError):
-            raise IntegrityError("head.json cannot be read", where=str(self.head)) from None
+        raw = self.head.read_bytes()
+        if found := re.fullmatch(rb'{"hash":"([0-9a-f]{64})","seq":(0|[1-9][0-9]{0,15})}\n', raw):
+            return {"seq": int(found[2]), "hash": found[1].decode()}
+        raise IntegrityError("head.json is not of its form", where=str(self.head))
 
     def recover(self) -> list[str]:
         """Complete a seal which a kill interrupted; return what was done, in words.
 
         A torn last line is dropped when the head does not count it; a head one
-        line behind is brought up to date. Anything else that differs between
-        chain and head is left as it is.
+        line behind is brought up to date.
 
         Raises
         ------
@@ -156,31 +165,26 @@ class Ledger:
             Chain and head disagree in a way that no interrupted seal explains.
         """
         done = []
-        head = self.read_head()
+        head = self.read_head() or NO_LINE
         tail = torn_tail(self.chain)
-        if tail and head and head["hash"] == sha256_hex(tail):
-            with self.chain.open("ab") as stream:
-                stream.write(b"\n")
+        if tail and head["hash"] == sha256_hex(tail):
+            write_durably(self.chain, b"\n", os.O_APPEND)
             done.append("ended the last line of chain.jsonl, which head.json counts")
         elif drop_torn_tail(self.chain):
             done.append("dropped a torn last line of chain.jsonl")
         last = self.last()
-        if last is None and head is None:
-            return done
-        if last is not None and head == {"seq": last.seq, "hash": last.hash}:
-            return done
-        behind = (-1, GENESIS) if head is None else (head["seq"], head["hash"])
-        if last is not None and behind == (last.seq - 1, last.body["prev"]):
+        if last and head == last.before:
             self._write_head(last)
             done.append(f"brought head.json up to line {last.seq}")
-            return done
-        raise IntegrityError(
-            "head.json and chain.jsonl disagree: the chain was cut or edited",
-            where=str(self.chain),
-            got="no line" if last is None else f"last line {last.seq}, hash {last.hash}",
-            expected="none" if head is None else f"line {head['seq']}, hash {head['hash']}",
-            next_step="run `drift verify` and restore the record from a copy",
-        )
+        elif head != (last.named if last else NO_LINE):
+            raise IntegrityError(
+                "head.json and chain.jsonl disagree: the chain was cut or edited",
+                where=str(self.chain),
+                got=f"last line {last.named if last else NO_LINE}",
+                expected=f"what head.json names: {head}",
+                next_step="run `drift verify` and restore the record from a copy",
+            )
+        return done
 
 
 def lines_backwards(path: Path, *, block: int = 1 << 16) -> Iterator[bytes]:

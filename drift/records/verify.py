@@ -10,42 +10,37 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from drift.config import sha256_hex
-from drift.errors import ConfigurationError, IntegrityError
+from drift.errors import IntegrityError
 from drift.judging import Judge, load_judge
-from drift.probing.client import messages_sha256
 from drift.records.derive import derive_all, reading_bytes, series_bytes
 from drift.records.ledger import Ledger, Line
-from drift.records.registration import (
-    corpus_copy,
-    judge_identity,
-    registered_bank,
-)
+from drift.records.registration import corpus_copy, judge_identity
 from drift.records.run import label_rows, responses_hash, row_holds
-from drift.records.store import (
-    Store,
-    dump_line,
-    exists,
-    judge_folder,
-    read_bytes,
-)
+from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes
 from drift.records.verify_chain import (
+    Asked,
     Verification,
     check_chain,
     check_facts,
     check_registrations,
+    first_difference,
 )
 
 #: Fewest runs for which worker processes pay.
 PARALLEL_FROM = 64
+
+#: The body of a run line, and those of the labels lines that read it.
+_Job = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
 def verify_record(
@@ -86,18 +81,10 @@ def verify_record(
             if found.problems:
                 found.notes.append("texts and labels were not checked: the chain does not hold")
                 return found
-            check_registrations(store, lines, found, root=root)
+            asked = check_registrations(store, lines, found, root=root)
         with found.timed("texts and labels" if rederive else "texts"):
-            jobs = _jobs(lines)
-            parts = _check_runs(folder, root, jobs, rederive, workers)
-            for count, part in enumerate(parts, start=1):
-                found.runs += 1
-                found.responses += part.responses
-                found.labels += part.labels
-                found.labels_not_rederivable += part.labels_not_rederivable
-                found.problems += part.problems
-                if progress:
-                    progress(count, len(jobs))
+            judge = load_judge(root / "config" / "judge") if rederive else None
+            _check_runs(_Checker(store, judge, asked), _jobs(lines), workers, found, progress)
             _check_strays(store, lines, found)
         if rederive and not found.problems:
             with found.timed("derived files"):
@@ -108,253 +95,164 @@ def verify_record(
     return found
 
 
-def first_difference(stored: Sequence[bytes], expected: Sequence[bytes]) -> tuple[int, str] | None:
-    """Return position and kind of the first line that is not the expected one."""
-    for position, (old, new) in enumerate(zip(stored, expected, strict=False)):
-        if old == new:
-            continue
-        if old in expected:
-            return position, "reordered" if new in stored else "deleted"
-        if new in stored:
-            return position, "inserted"
-        return position, "cut" if not old.endswith(b"\n") and new.startswith(old) else "edited"
-    if len(stored) != len(expected):
-        return min(len(stored), len(expected)), "cut" if len(stored) < len(expected) else "inserted"
-    return None
-
-
-@dataclass(frozen=True)
-class _Job:
-    """One run line, the labels lines that speak of it, and what was registered for it."""
-
-    run: dict[str, Any]
-    labels: tuple[dict[str, Any], ...]
-    registration: dict[str, Any]
-
-
 def _jobs(lines: list[Line]) -> list[_Job]:
-    registered: dict[str, dict[str, Any]] = {}
-    labels: dict[str, list[dict[str, Any]]] = {}
+    jobs: dict[str, _Job] = {}
     for line in lines:
-        if line.kind == "registration":
-            instruments = line.body["instruments"].items()
-            registered[line.hash] = {
-                "corpus": {name: line.body["corpus"][name] for name in ("name", "sha256")},
-                "system": {model: item["document"]["system_prompt"] for model, item in instruments},
-            }
+        if line.kind == "run":
+            jobs[line.body["run"]] = (line.body, [])
         elif line.kind == "labels":
-            labels.setdefault(line.body["run"], []).append(line.body)
-    return [
-        _Job(
-            line.body,
-            tuple(labels.get(line.body["run"], ())),
-            registered[line.body["registration"]],
-        )
-        for line in lines
-        if line.kind == "run"
-    ]
+            jobs[line.body["run"]][1].append(line.body)
+    return list(jobs.values())
 
 
 def _check_runs(
-    folder: Path, root: Path, jobs: list[_Job], rederive: bool, workers: int | None
-) -> Iterator[Verification]:
+    checker: _Checker,
+    jobs: list[_Job],
+    workers: int | None,
+    found: Verification,
+    progress: Callable[[int, int], None] | None,
+) -> None:
     workers = workers or (os.cpu_count() or 1 if len(jobs) >= PARALLEL_FROM else 1)
-    if workers == 1:
-        _start_worker(folder, root, rederive)
-        yield from map(_check_run, jobs)
-        return
     spawn = multiprocessing.get_context("spawn")
-    start = (folder, root, rederive)
-    with ProcessPoolExecutor(workers, spawn, _start_worker, start) as pool:
-        yield from pool.map(_check_run, jobs, chunksize=8)
+    with ProcessPoolExecutor(workers, spawn) if workers > 1 else nullcontext() as pool:
+        parts = pool.map(checker.check, jobs, chunksize=32) if pool else map(checker.check, jobs)
+        for found.runs, part in enumerate(parts, start=1):
+            found.responses += part.responses
+            found.labels += part.labels
+            found.labels_not_rederivable += part.labels_not_rederivable
+            found.problems += part.problems
+            if progress:
+                progress(found.runs, len(jobs))
 
 
-@dataclass
-class _Worker:
-    """What a process reads once and not once a run."""
+@dataclass(frozen=True)
+class _Checker:
+    """Checks one run after another, in this process or in workers."""
 
     store: Store
     judge: Judge | None
-    prompts: dict[str, dict[str, str]] = field(default_factory=dict)
-    sent: dict[tuple[str, str | None], dict[str, str]] = field(default_factory=dict)
+    asked: dict[str, Asked]
 
-    def sent_of(self, registration: dict[str, Any], model: str) -> dict[str, str]:
-        """Return the hash of the messages that each arm of `model` was to be asked with.
+    def check(self, job: _Job) -> Verification:
+        (run, labels), part = job, Verification(panel=job[0]["run"])
+        asked = self.asked.get(run["registration"])
+        data = _read(self.store.transcript(run["run"]), "texts", f"run {run['run']}", part)
+        rows = _check_texts(run, data, asked, part) if data is not None else []
+        for line in labels if not part.problems else ():
+            self._check_labels(line, rows, asked, part)
+        return part
 
-        Empty where the record's copy of the corpus does not hold, which is found elsewhere.
-        """
-        system = registration["system"][model]
-        key = (registration["corpus"]["sha256"], system)
-        if key not in self.sent:
-            head = [] if system is None else [{"role": "system", "content": system}]
-            prompts = self.prompts_of(registration) or {}
-            self.sent[key] = {
-                arm: messages_sha256([*head, {"role": "user", "content": prompt}])
-                for arm, prompt in prompts.items()
-            }
-        return self.sent[key]
-
-    def prompts_of(self, registration: dict[str, Any]) -> dict[str, str] | None:
-        """Return the registered prompts by arm; None where the record's copy does not hold."""
-        sha256 = registration["corpus"]["sha256"]
-        if sha256 not in self.prompts:
-            try:
-                bank = registered_bank(self.store, registration)
-            except (IntegrityError, ConfigurationError):
-                return None
-            self.prompts[sha256] = bank.prompts
-        return self.prompts[sha256]
-
-
-_worker: _Worker
-
-
-def _start_worker(folder: Path, root: Path, rederive: bool) -> None:
-    global _worker
-    _worker = _Worker(Store(folder), load_judge(root / "config" / "judge") if rederive else None)
+    def _check_labels(
+        self,
+        line: dict[str, Any],
+        rows: list[dict[str, Any]],
+        asked: Asked | None,
+        part: Verification,
+    ) -> None:
+        """Check one judge's labels of one run by hash and, where we have the judge, by deriving."""
+        path = self.store.labels(judge_folder(line["judge"]), line["run"])
+        where = f"run {line['run']}, {path.parent.name}"
+        if (data := _read(path, "labels", where, part)) is None:
+            return
+        stored = derived = data.splitlines(keepends=True)
+        part.labels += len(stored)
+        holds = sha256_hex(data) == line["labels"]
+        if self.judge and asked and self.judge.rules_hash == line["judge"]["rules"]:
+            if judge_identity(self.judge) != line["judge"]:
+                part.add("labels", where, "judge moved", "its fingerprint is not the sealed one")
+            derived = [dump_line(row) for row in label_rows(self.judge, rows, asked.prompts)]
+        elif self.judge:
+            part.labels_not_rederivable += len(stored)
+        if difference := first_difference(stored, derived):
+            position, how = difference
+            wanted = orjson.loads(derived[min(position, len(derived) - 1)])
+            where = f"run {line['run']}, {wanted['model']}, {wanted['key']}"
+            detail = f"line {position + 1}; derived again: {wanted['label']} by {wanted['rule']}"
+            part.add("labels", where, "judge moved" if holds else how, detail)
+        elif not holds:
+            part.add("labels", where, "edited", "not the sealed bytes")
 
 
-def _check_run(job: _Job) -> Verification:
-    part = Verification(panel=job.run["run"])
-    path = _worker.store.transcript(job.run["run"])
+def _read(path: Path, step: str, where: str, part: Verification) -> bytes | None:
     try:
-        data = read_bytes(path)
+        return read_bytes(path)
     except IntegrityError as error:
-        how = "edited" if exists(path) else "deleted"
-        part.add("texts", f"run {job.run['run']}", how, error.what)
-        return part
-    if sha256_hex(data) != job.run["transcript"]:
-        part.add("texts", *_locate_in_transcript(job.run, data))
-        return part
-    stored = data.splitlines()
-    try:
-        rows = [orjson.loads(raw) for raw in stored]
-        places = [(row["model"], row["key"]) for row in rows]
-        texts = [row["text"].encode() for row in rows]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        part.add("texts", f"run {job.run['run']}", "edited", f"not stored responses: {error!r}")
-        return part
-    part.responses = len(texts)
-    for raw, row, (model, key) in zip(stored, rows, places, strict=True):
-        name = f"run {job.run['run']}, {model}, {key}"
-        if model not in job.run["models"] or key not in job.run["keys"]:
-            part.add("texts", name, "inserted", "the run line does not name this model or arm")
-        elif not row_holds(raw):
-            part.add("texts", name, "edited", "the response is not the one that its row seals")
-        elif (sent := _worker.sent_of(job.registration, model)) and (
-            row.get("messages_sha256") != sent.get(key)
-        ):
-            part.add("texts", name, "reworded prompt", "another question was asked")
-    if places != sorted(set(places)):
-        part.add("texts", f"run {job.run['run']}", "inserted", "responses twice or out of order")
-    for model, sealed in job.run["models"].items():
-        answers = [row for row in rows if row["model"] == model]
-        counts = dict(Counter(row["status"] for row in answers))
-        if counts != sealed["counts"] or responses_hash(answers) != sealed["responses"]:
-            part.add("texts", f"run {job.run['run']}, {model}", "edited", "seal does not hold")
-    if not part.problems:
-        for line in job.labels:
-            _check_labels(job, line, rows, part)
-    return part
+        part.add(step, where, "edited" if exists(path) else "deleted", error.what)
+        return None
 
 
-def _locate_in_transcript(run: dict[str, Any], data: bytes) -> tuple[str, str, str]:
-    """Return where, how and detail of the first response that is not as it was sealed."""
-    where = f"run {run['run']}"
-    stored = data.splitlines(keepends=True)
-    places: list[tuple[str, str]] = []
-    for number, raw in enumerate(stored, start=1):
+def _check_texts(
+    run: dict[str, Any], data: bytes, asked: Asked | None, part: Verification
+) -> list[dict[str, Any]]:
+    """Return the responses of a transcript; name the first that is not as it was sealed."""
+    rows: list[dict[str, Any]] = []
+
+    def wrong(name: str, how: str, detail: str) -> list[dict[str, Any]]:
+        part.add("texts", f"run {run['run']}, {name}", how, detail)
+        return rows
+
+    keys = set(run["keys"])
+    for number, raw in enumerate(data.splitlines(keepends=True), start=1):
+        try:
+            row = orjson.loads(raw)
+            model, key, *_ = texts = [row[part] for part in ("model", "key", "status", "text")]
+            name = f"{model}, {key}" if all(isinstance(text, str) for text in texts) else ""
+        except (ValueError, LookupError, TypeError):
+            name = ""
         if not raw.endswith(b"\n"):
-            return f"{where}, line {number}", "cut", "the line does not end"
-        if not row_holds(raw[:-1]):
-            try:
-                row = orjson.loads(raw)
-                name = f"{where}, {row['model']}, {row['key']}"
-            except (orjson.JSONDecodeError, KeyError, TypeError):
-                name = f"{where}, line {number}"
-            return name, "edited", "the response is not the one that its row seals"
-        row = orjson.loads(raw)
-        places.append((row["model"], row["key"]))
-    known = [place for place in places if place[0] in run["models"] and place[1] in run["keys"]]
-    for position, place in enumerate(places):
-        name = f"{where}, {place[0]}, {place[1]}"
-        if place not in known or place in places[:position]:
-            return name, "inserted", "no such response was sealed"
-        if position and place < places[position - 1]:
-            return name, "reordered", "rows are sorted by model and key"
-    for model, sealed in run["models"].items():
-        absent = sorted(set(run["keys"]) - {key for name, key in places if name == model})
-        count = sum(sealed["counts"].values())
-        if len(run["keys"]) - len(absent) != count:
-            how = "deleted" if len(run["keys"]) - len(absent) < count else "inserted"
-            arm = absent[0] if absent else run["keys"][0]
-            return f"{where}, {model}, {arm}", how, f"{count} responses were sealed"
-    return where, "edited", "the responses are not the sealed ones"
-
-
-def _check_labels(
-    job: _Job, line: dict[str, Any], rows: list[dict[str, Any]], part: Verification
-) -> None:
-    """Check one judge's labels of one run by hash and, where we have the judge, by deriving."""
-    judge, run = _worker.judge, job.run["run"]
-    path = _worker.store.labels(judge_folder(line["judge"]), run)
-    try:
-        data = read_bytes(path)
-    except IntegrityError as error:
-        how = "edited" if exists(path) else "deleted"
-        part.add("labels", f"run {run}, {path.parent.name}", how, error.what)
-        return
-    stored = data.splitlines(keepends=True)
-    part.labels += len(stored)
-    holds = sha256_hex(data) == line["labels"]
-    prompts = _worker.prompts_of(job.registration)
-    if judge is None or prompts is None or judge.rules_hash != line["judge"]["rules"]:
-        part.labels_not_rederivable += len(stored) if judge else 0
-        if not holds:
-            part.add("labels", f"run {run}, {path.parent.name}", "edited", "not the sealed bytes")
-        return
-    if judge_identity(judge) != line["judge"]:
-        part.add("labels", f"run {run}", "judge moved", "its fingerprint is not the sealed one")
-        return
-    derived = [dump_line(row) for row in label_rows(judge, rows, prompts)]
-    difference = first_difference(stored, derived)
-    if difference:
+            return wrong(f"line {number}", "cut", "the line does not end")
+        if not name or not row_holds(raw[:-1]):
+            detail = "the response is not the one that its row seals"
+            return wrong(name or f"line {number}", "edited", detail)
+        if model not in run["models"] or key not in keys:
+            return wrong(name, "inserted", "no such response was sealed")
+        if asked and row.get("messages_sha256") != asked.sent[model][key]:
+            return wrong(name, "reworded prompt", "another question was asked")
+        rows.append(row)
+    part.responses = len(rows)
+    places = [(row["model"], row["key"]) for row in rows]
+    if difference := first_difference(places, sorted(set(places))):
         position, how = difference
-        wanted = orjson.loads(derived[min(position, len(derived) - 1)])
-        where = f"run {run}, {wanted['model']}, {wanted['key']}"
-        detail = f"line {position + 1}; derived again: {wanted['label']} by {wanted['rule']}"
-        part.add("labels", where, "judge moved" if holds else how, detail)
-    elif not holds:
-        part.add("labels", f"run {run}", "edited", "the sealed hash is not that of the labels")
+        return wrong(", ".join(places[position]), how, "rows are sorted by model and key")
+    for model, sealed in run["models"].items():
+        answers = [row for row in rows if row["model"] == model]
+        counted = sum(sealed["counts"].values())
+        if len(answers) != counted:
+            absent = sorted(keys - {row["key"] for row in answers}) or run["keys"]
+            how = "deleted" if len(answers) < counted else "inserted"
+            return wrong(f"{model}, {absent[0]}", how, f"{counted} responses were sealed")
+        counts = Counter(row["status"] for row in answers)
+        if counts != sealed["counts"] or responses_hash(answers) != sealed["responses"]:
+            return wrong(model, "edited", "the responses are not the sealed ones")
+    if sha256_hex(data) != run["transcript"]:
+        wrong("transcript", "edited", "not the sealed bytes")
+    return rows
 
 
 def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
     """Name files that belong to no line of the chain."""
     known = {store.folder / name for name in ("chain.jsonl", "head.json", ".lock")}
     known |= {store.registration, store.series, store.churn, store.findings}
-    runs = set()
     for line in lines:
         if line.kind == "registration":
             known.add(corpus_copy(store, line.body["corpus"]))
         elif line.kind == "run":
-            runs.add(line.body["run"])
             known |= {store.transcript(line.body["run"]), store.reading(line.body["run"])}
         elif line.kind == "labels":
             known.add(store.labels(judge_folder(line.body["judge"]), line.body["run"]))
+    sealed = {path.stem for path in known}
+    unsealed = {path.stem for path in store.open_runs()}
     for path in sorted(store.folder.rglob("*")):
-        parts = path.relative_to(store.folder).parts
+        name = path.relative_to(store.folder).as_posix()
         plain = path.with_name(path.name.removesuffix(".gz"))
-        packed = plain != path and parts[0] in ("transcripts", "labels")
-        if path.is_dir() or parts[0] == "open" or path in known:
+        packed = name.startswith(("transcripts/", "labels/")) and not plain.exists()
+        if path.is_dir() or name.startswith("open/") or (plain if packed else path) in known:
             continue
-        if packed and plain in known and not plain.exists():
-            continue
-        name = "/".join(parts)
         if path.suffix == ".part":
             found.notes.append(f"left by a kill, and no part of the record: {name}")
-        elif parts[0] == "labels" and path.stem in runs:
+        elif name.startswith("labels/") and path.stem in sealed:
             found.notes.append(f"unfinished rescoring, and no part of the record: {name}")
-        elif store.open_run(plain.name.partition(".")[0]).exists():
+        elif plain.stem in unsealed:
             found.notes.append(f"unfinished seal: {name}; the next command completes it")
         else:
             found.add("files", name, "inserted", "no ledger line names this file")
@@ -368,15 +266,13 @@ def _check_derived(store: Store, lines: list[Line], found: Verification) -> None
         state = series_bytes(fold)
         expected[store.churn] += b"".join(map(dump_line, derived.churn))
         expected[store.findings] += b"".join(map(dump_line, derived.findings))
-        path = store.reading(derived.run)
-        _compare(path, reading_bytes(derived.reading), found)
+        _compare(store.reading(derived.run), reading_bytes(derived.reading), found)
     for path, data in (*expected.items(), (store.series, state)):
         _compare(path, bytes(data), found)
 
 
 def _compare(path: Path, expected: bytes, found: Verification) -> None:
     stored = path.read_bytes() if path.exists() else b""
-    difference = first_difference(stored.splitlines(True), expected.splitlines(True))
-    if difference:
+    if difference := first_difference(stored.splitlines(True), expected.splitlines(True)):
         where = f"{path.name}, line {difference[0] + 1}"
         found.add("derived files", where, difference[1], "differs when it is derived again")

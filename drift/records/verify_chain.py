@@ -6,7 +6,7 @@ No text is read here; :mod:`drift.records.verify` goes on from the lines that ho
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Any
 from drift.bank import Bank, load_bank, prompt_hashes, registry_hash
 from drift.config import canonical_json, parse_timestamp, sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
-from drift.records.ledger import GENESIS, Ledger, Line, parse_line
+from drift.probing.client import messages_sha256
+from drift.records.ledger import GENESIS, NO_LINE, Ledger, Line, parse_line
 from drift.records.registration import Registration, registered_bank
 from drift.records.run import run_id
 from drift.records.store import Store, judge_folder, plain_name
@@ -69,83 +70,99 @@ class Verification:
         self.seconds[step] = round(time.monotonic() - start, 3)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a registration asks: the prompt of each arm, and by model the hash of its messages."""
+
+    prompts: dict[str, str]
+    sent: dict[str, dict[str, str]]
+
+
+def first_difference(stored: Sequence[Any], expected: Sequence[Any]) -> tuple[int, str] | None:
+    """Return position and kind of the first item that is not the expected one."""
+    for position, (old, new) in enumerate(zip(stored, expected, strict=False)):
+        if old == new:
+            continue
+        rest, due = stored[position:], expected[position:]
+        if rest.count(old) <= due.count(old):
+            return position, "reordered" if new in rest else "deleted"
+        if new in rest:
+            return position, "inserted"
+        torn = isinstance(old, bytes) and not old.endswith(b"\n") and new.startswith(old)
+        return position, "cut" if torn else "edited"
+    if len(stored) != len(expected):
+        return min(len(stored), len(expected)), "cut" if len(stored) < len(expected) else "inserted"
+    return None
+
+
 def check_chain(ledger: Ledger, found: Verification) -> list[Line]:
-    """Check every line's form, order and link, and the head; return the readable lines."""
+    """Check every line's form, order and link, and the head; return the lines.
+
+    Only the first line that disagrees is named: what follows it cannot be placed.
+    """
     *pieces, torn = ledger.chain.read_bytes().split(b"\n")
-    parsed: list[Line | None] = []
+    lines: list[Line] = []
+    unreadable: IntegrityError | None = None
     for number, piece in enumerate(pieces, start=1):
         try:
-            parsed.append(parse_line(piece, where=f"chain.jsonl:{number}"))
+            lines.append(parse_line(piece, where=f"chain.jsonl:{number}"))
         except IntegrityError as error:
-            parsed.append(None)
-            found.add("chain", f"chain.jsonl:{number}", "edited", error.what)
-    _check_links(parsed, found)
-    lines = [line for line in parsed if line is not None]
+            unreadable = error
+            break
     found.lines = len(lines)
-    try:
-        head = found.head = ledger.read_head()
-    except IntegrityError as error:
-        found.add("head", "head.json", "edited", error.what)
-        return lines
-    seq, hash = (lines[-1].seq, lines[-1].hash) if lines else (-1, GENESIS)
-    counted = head is not None and head["seq"] == seq and head["hash"] == hash
-    if torn and counted:
-        found.notes.append("unfinished seal: the next command drops a torn last line")
-    elif torn:
-        found.add("chain", f"chain.jsonl:{len(pieces) + 1}", "cut", "the last line does not end")
-    if head is None and len(lines) == 1:
-        found.notes.append("unfinished seal: the next command writes head.json")
-    elif head is None:
-        found.add("head", "head.json", "deleted", "there is no head.json")
-    elif ledger.head.read_bytes() != canonical_json(head) + b"\n":
-        found.add("head", "head.json", "edited", "not in canonical form")
-    elif head == {"seq": seq, "hash": hash} or not lines:
-        pass
-    elif (head["seq"], head["hash"]) == (seq - 1, lines[-1].body["prev"]):
-        found.notes.append("unfinished seal: the next command brings head.json up to date")
-    elif head["seq"] > seq:
-        detail = f"the head counts {head['seq'] + 1} lines"
-        found.add("chain", f"chain.jsonl:{len(pieces) + 1}", "cut", detail)
-    elif head["seq"] == seq:
-        detail = "the last line is not the one that head.json names"
-        found.add("chain", f"chain.jsonl:{len(pieces)}", "edited", detail)
-    else:
-        detail = "lines which head.json does not count"
-        found.add("chain", f"chain.jsonl:{head['seq'] + 2}", "inserted", detail)
+    _check_links(lines, found)
+    if unreadable:
+        found.add("chain", f"chain.jsonl:{len(lines) + 1}", "edited", unreadable.what)
+    if not found.problems:
+        _check_head(ledger, lines, torn, found)
     return lines
 
 
-def _check_links(parsed: list[Line | None], found: Verification) -> None:
-    """Name the first line whose place or link disagrees, and how that came about."""
-    seqs = [line.seq if line else None for line in parsed]
-    for position, line in enumerate(parsed):
-        if line is None:
-            continue
-        where = f"chain.jsonl:{position + 1}"
-        if line.seq != position:
-            displaced = position in seqs[position + 1 :]
-            if line.seq < position or seqs.count(line.seq) > 1:
-                how = "inserted"
-            else:
-                how = "reordered" if displaced else "deleted"
-            found.add("chain", where, how, f"line {line.seq} stands where {position} belongs")
-            return
-        before = parsed[position - 1] if position else None
-        if (position and before is None) or line.body["prev"] == (
-            before.hash if before else GENESIS
-        ):
-            continue
-        after = parsed[position + 1] if position + 1 < len(parsed) else None
-        if position and after is not None and after.body["prev"] == line.hash:
-            where = f"chain.jsonl:{position}"
-        found.add("chain", where, "edited", f"line {position} names another hash before it")
+def _check_links(lines: list[Line], found: Verification) -> None:
+    seqs = [line.seq for line in lines]
+    if difference := first_difference(seqs, range(max(seqs, default=-1) + 1)):
+        place, how = difference
+        detail = f"line {seqs[place]} stands where {place} belongs"
+        found.add("chain", f"chain.jsonl:{place + 1}", how, detail)
         return
+    for place, line in enumerate(lines):
+        if line.body["prev"] != (lines[place - 1].hash if place else GENESIS):
+            # If the next line names this one's hash, it is the line before that was edited.
+            whole = lines[place + 1 :] and lines[place + 1].body["prev"] == line.hash
+            where = f"chain.jsonl:{max(place, 1) if whole else place + 1}"
+            found.add("chain", where, "edited", f"line {place} names another hash before it")
+            return
+
+
+def _check_head(ledger: Ledger, lines: list[Line], torn: bytes, found: Verification) -> None:
+    try:
+        found.head = ledger.read_head()
+    except IntegrityError as error:
+        found.add("head", "head.json", "edited", error.what)
+        return
+    head, last = found.head or NO_LINE, lines[-1].named if lines else NO_LINE
+    if head == last:
+        if torn:
+            found.notes.append("unfinished seal: the next command drops a torn last line")
+    elif torn or head["seq"] > last["seq"]:
+        detail = f"the head counts {head['seq'] + 1} lines, of which {len(lines)} are whole"
+        found.add("chain", f"chain.jsonl:{len(lines) + 1}", "cut", detail)
+    elif head == lines[-1].before:
+        found.notes.append("unfinished seal: the next command brings head.json up to date")
+    elif not found.head:
+        found.add("head", "head.json", "deleted", "there is no head.json")
+    elif head["seq"] == last["seq"]:
+        detail = "the last line is not the one that head.json names"
+        found.add("chain", f"chain.jsonl:{len(lines)}", "edited", detail)
+    else:
+        detail = "lines which head.json does not count"
+        found.add("chain", f"chain.jsonl:{head['seq'] + 2}", "inserted", detail)
 
 
 def check_facts(lines: list[Line], found: Verification) -> None:
     """Compare what each line states with the registration before it and with the lines around."""
     registrations: list[Registration] = []
-    runs: dict[str, bool] = {}
+    labelled: dict[str, bool] = {}
     at = ""
     for line in lines:
         body, where = line.body, f"chain.jsonl:{line.seq + 1}"
@@ -153,81 +170,82 @@ def check_facts(lines: list[Line], found: Verification) -> None:
             wrong = [] if body["at"] >= at else ["at"]
             at = body["at"]
             if line.kind == "registration":
-                for model, item in body["instruments"].items():
-                    if sha256_hex(canonical_json(item["document"])) != item["sha256"]:
-                        wrong.append(f"instruments.{model}")
-                if (
-                    registrations
-                    and body["alarm"]["seed"] != registrations[0].body["alarm"]["seed"]
-                ):
-                    wrong.append("alarm.seed")
                 registrations.append(Registration(body, line.hash))
+                wrong += _wrong_in_registration(body, registrations[0].body)
             elif line.kind == "run":
-                wrong += _wrong_in_run(body, registrations[-1], len(runs))
-                if body["run"] in runs:
+                wrong += _wrong_in_run(body, registrations[-1], len(labelled) + 1)
+                if body["run"] in labelled:
                     found.add("chain", where, "inserted", f"run {body['run']} stands there already")
-                runs[body["run"]] = False
+                labelled[body["run"]] = False
             elif line.kind == "labels":
-                wrong += [] if body["run"] in runs and body["judge"]["id"] else ["run"]
+                wrong += [] if body["run"] in labelled else ["run"]
                 plain_name(judge_folder(body["judge"]))
-                runs[body["run"]] = True
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+                labelled[body["run"]] = True
+        except (LookupError, TypeError, ValueError, AttributeError, IntegrityError) as error:
             wrong = [repr(error)]
-        except IntegrityError as error:
-            wrong = [str(error.got)]
         if wrong:
             detail = f"does not fit the registration or the lines before: {', '.join(wrong)}"
             found.add("chain", where, "edited", detail)
-    unread = [run for run, labelled in runs.items() if not labelled]
-    if unread and unread[-1] == list(runs)[-1]:
+    unread = [run for run, done in labelled.items() if not done]
+    if unread and unread[-1] == list(labelled)[-1]:
         found.notes.append(f"unfinished seal: the next command labels run {unread.pop()}")
     for run in unread:
         found.add("labels", f"run {run}", "deleted", "no labels line reads this run")
 
 
-def _wrong_in_run(body: dict[str, Any], registration: Registration, before: int) -> list[str]:
+def _wrong_in_registration(body: dict[str, Any], first: dict[str, Any]) -> Iterator[str]:
+    for model, item in body["instruments"].items():
+        if sha256_hex(canonical_json(item["document"])) != item["sha256"]:
+            yield f"instruments.{model}"
+    if body["alarm"]["seed"] != first["alarm"]["seed"]:
+        yield "alarm.seed"
+
+
+def _wrong_in_run(body: dict[str, Any], registration: Registration, number: int) -> Iterator[str]:
     """Name the fields of a run line that its registration or its place contradict."""
-    corpus = registration.body["corpus"]
+    corpus, hours = registration.body["corpus"], registration.body["panel"]["cadence_hours"]
     asked = registration.canonical if body["scope"] == "canonical" else corpus["prompts"].keys()
     started = parse_timestamp(body["started_at"])
-    hours = registration.body["panel"]["cadence_hours"]
     expected = {
         "run": run_id(started),
-        "number": before + 1,
+        "number": number,
         "registration": registration.hash,
         "corpus": {name: corpus[name] for name in ("name", "version", "sha256")},
         "keys": sorted(asked),
         "slot": int(started.timestamp()) // (3600 * hours) if hours else None,
     }
-    wrong = [name for name, value in expected.items() if body[name] != value]
+    yield from (name for name, value in expected.items() if body[name] != value)
+    if parse_timestamp(body["finished_at"]) < started:
+        yield "finished_at"
+    if not isinstance(body["transcript"], str):
+        yield "transcript"
     for model, sealed in body["models"].items():
         if sealed["instrument"] != registration.body["instruments"][model]["sha256"]:
-            wrong.append(f"models.{model}.instrument")
-        if not {"counts", "responses", "usage"} <= sealed.keys():
-            wrong.append(f"models.{model}")
-    if not isinstance(body["transcript"], str) or not started <= parse_timestamp(
-        body["finished_at"]
-    ):
-        wrong.append("transcript or finished_at")
-    return wrong
+            yield f"models.{model}.instrument"
+        if sum(sealed["counts"].values()) > len(asked) or not {"responses", "usage"} <= {*sealed}:
+            yield f"models.{model}"
 
 
 def check_registrations(
     store: Store, lines: list[Line], found: Verification, *, root: Path
-) -> None:
+) -> dict[str, Asked]:
+    """Check corpora and prompts; return what each registration asks, by its line's hash.
+
+    One whose corpus the record does not keep as registered is left out.
+    """
     registrations = [line for line in lines if line.kind == "registration"]
     if not registrations:
         found.add("registration", "chain.jsonl:1", "deleted", "the chain holds no registration")
-        return
+        return {}
     last = registrations[-1]
     raw = store.registration.read_bytes() if store.registration.exists() else b""
-    if last is lines[-1] and (
-        not raw or sha256_hex(raw[:-1]) in {x.hash for x in registrations[:-1]}
-    ):
+    kept = sha256_hex(raw[:-1]) if raw.endswith(b"\n") else ""
+    if last is lines[-1] and (not raw or kept in {line.hash for line in registrations[:-1]}):
         found.notes.append("unfinished seal: the next command writes registration.json")
-    elif not raw.endswith(b"\n") or sha256_hex(raw[:-1]) != last.hash:
+    elif kept != last.hash:
         how = "edited" if raw else "deleted"
         found.add("registration", "registration.json", how, f"is not line {last.seq} of the chain")
+    asked = {}
     for line in registrations:
         corpus = line.body["corpus"]
         try:
@@ -235,6 +253,7 @@ def check_registrations(
         except (IntegrityError, ConfigurationError) as error:
             found.add("registration", str(error.where), "edited", error.what)
             continue
+        asked[line.hash] = _asked(bank, line.body["instruments"])
         _check_prompts(corpus, bank, "the record's copy", found)
         hashes = {"canonical": registry_hash(bank.arms("canonical"))}
         if hashes | {"all": registry_hash(bank.arms("full"))} != corpus["registry"]:
@@ -249,6 +268,19 @@ def check_registrations(
             f"config holds version {present.version} of {corpus['name']}, "
             f"the record registered {corpus['version']}"
         )
+    return asked
+
+
+def _asked(bank: Bank, instruments: dict[str, Any]) -> Asked:
+    sent = {}
+    for model, item in instruments.items():
+        system = item["document"]["system_prompt"]
+        head = [] if system is None else [{"role": "system", "content": system}]
+        sent[model] = {
+            arm: messages_sha256([*head, {"role": "user", "content": prompt}])
+            for arm, prompt in bank.prompts.items()
+        }
+    return Asked(bank.prompts, sent)
 
 
 def _check_prompts(corpus: dict[str, Any], bank: Bank, place: str, found: Verification) -> None:
