@@ -5,15 +5,36 @@ outside its range is a ValueError which names the bound and the value. A label
 is "refused", "answered", "undetermined" or None; the last two are not counted.
 """
 
+from drift.stats.conformal import Conformal as Conformal
+from drift.stats.conformal import conformal as conformal
+from drift.stats.conformal import uniform as uniform
 from drift.stats.controls import control_check as control_check
+from drift.stats.counts import Count as Count
+from drift.stats.counts import adjacent_counts as adjacent_counts
+from drift.stats.counts import burst_count as burst_count
+from drift.stats.counts import burst_counts as burst_counts
+from drift.stats.counts import home_count as home_count
+from drift.stats.counts import home_counts as home_counts
+from drift.stats.counts import pair_count as pair_count
+from drift.stats.counts import pair_counts as pair_counts
 from drift.stats.flips import Flips as Flips
 from drift.stats.flips import flips as flips
+from drift.stats.guarantees import GUARANTEES as GUARANTEES
+from drift.stats.guarantees import STATES as STATES
+from drift.stats.guarantees import Guarantee as Guarantee
+from drift.stats.guarantees import next_state as next_state
 from drift.stats.intervals import clopper_pearson_upper as clopper_pearson_upper
 from drift.stats.intervals import proportion as proportion
 from drift.stats.intervals import rate_range as rate_range
 from drift.stats.intervals import significant as significant
 from drift.stats.intervals import wilson_interval as wilson_interval
 from drift.stats.language import language_asymmetry as language_asymmetry
+from drift.stats.likelihood import Mixture as Mixture
+from drift.stats.likelihood import Restart as Restart
+from drift.stats.likelihood import mixture as mixture
+from drift.stats.likelihood import mixture_no_growth as mixture_no_growth
+from drift.stats.likelihood import restart as restart
+from drift.stats.likelihood import restart_no_growth as restart_no_growth
 from drift.stats.paired import detectability_sentence as detectability_sentence
 from drift.stats.paired import midp_mcnemar as midp_mcnemar
 from drift.stats.paired import minimum_detectable_flips as minimum_detectable_flips
