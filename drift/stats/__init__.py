@@ -5,6 +5,10 @@ outside its range is a ValueError which names the bound and the value. A label
 is "refused", "answered", "undetermined" or None; the last two are not counted.
 """
 
+from drift.stats.aftermath import Dice as Dice
+from drift.stats.aftermath import Onset as Onset
+from drift.stats.aftermath import dice as dice
+from drift.stats.aftermath import onset as onset
 from drift.stats.conformal import Conformal as Conformal
 from drift.stats.conformal import conformal as conformal
 from drift.stats.conformal import uniform as uniform
@@ -38,6 +42,13 @@ from drift.stats.likelihood import restart_no_growth as restart_no_growth
 from drift.stats.paired import detectability_sentence as detectability_sentence
 from drift.stats.paired import midp_mcnemar as midp_mcnemar
 from drift.stats.paired import minimum_detectable_flips as minimum_detectable_flips
+from drift.stats.panel import ExpectedFalse as ExpectedFalse
+from drift.stats.panel import closed_e_bh as closed_e_bh
+from drift.stats.panel import e_bh as e_bh
+from drift.stats.panel import expected_false as expected_false
+from drift.stats.panel import holm as holm
+from drift.stats.panel import merged_mean as merged_mean
+from drift.stats.panel import union_threshold as union_threshold
 from drift.stats.unlock import purpose_unlock as purpose_unlock
 from drift.stats.wording import family_majority as family_majority
 from drift.stats.wording import wording_invariance as wording_invariance
