@@ -61,33 +61,25 @@ async def ask_model(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     jitter: Callable[[], float] = random.random,
 ) -> None:
-    """Ask every key of `asks`, with ``model.concurrency`` in flight.
+    """Ask every key of `asks` in this order, with ``model.concurrency`` in flight.
 
     Parameters
     ----------
-    model : ModelSpec
-        Whom to ask and how.
-    asks : sequence of Ask
-        Questions, taken in this order.
     keep : async callable of Response
         Returns once the answer is durable. It is awaited before its worker takes the
         next question, so that at most ``model.concurrency`` answers can be lost.
-    clock : callable
-        The present UTC time: for ``asked_at`` and for a Retry-After that is a date.
     base_url : str or sequence of str, optional
         Used in place of ``model.base_url``; several are equal servers, for workers in turn.
     seed : int, optional
         The seed to send, already resolved from the seed policy.
     time_budget_s : float
         Seconds after which no question is begun and no retry is waited for.
-    transport : httpx.AsyncBaseTransport, optional
-        Used in place of the network.
     environ : mapping
         Where ``model.api_key_env`` is looked up.
     fingerprint : str, optional
         Stored in place of what the server reports (embedded servers report nothing useful).
-    sleep, jitter : callable
-        How to wait, in seconds, and a number in [0, 1) for the backoff.
+    clock, transport, sleep, jitter
+        The present UTC time, the network, how to wait seconds, and a number in [0, 1).
 
     Raises
     ------
@@ -96,7 +88,7 @@ async def ask_model(
     PausedError
         Quota or credit is used up, or the time budget is: resume later.
     PartialError
-        The key is refused, or the model is gone.
+        The key is refused, the model is gone, or no server was ever reached.
 
     Notes
     -----
@@ -106,41 +98,33 @@ async def ask_model(
     """
     secret = read_secret(model, environ)
     given = base_url or model.base_url or ""
-    given = [given] if isinstance(given, str) else given
-    urls = [_checked(model, url) for url in given]
+    urls = [_checked(model, url) for url in ([given] if isinstance(given, str) else given)]
     payload, deadline = _payload(model, seed), time.monotonic() + time_budget_s
     asker = _Asker(model, payload, secret, clock, fingerprint, sleep, jitter, deadline)
     headers = {"user-agent": f"refusal-drift/{__version__}", "accept-encoding": "gzip"}
-    headers["content-type"] = "application/json"
-    if secret:
-        headers["authorization"] = f"Bearer {secret}"
-    local = urls[0].host in _LOOPBACK
+    headers |= {"content-type": "application/json"}
+    headers |= {"authorization": f"Bearer {secret}"} if secret else {}
+    remote = urls[0].host not in _LOOPBACK
     settings: dict[str, Any] = {
         "headers": headers,
         # A cookie would tie later requests to earlier ones.
         "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         "timeout": httpx.Timeout(None, connect=min(CONNECT_S, model.timeout_s)),
-        "limits": httpx.Limits(max_connections=1 if transport is None else model.concurrency),
-        "follow_redirects": False,
-        "trust_env": not local,
-        "verify": httpx.create_ssl_context(trust_env=not local),
+        "limits": httpx.Limits(max_connections=1),
+        "trust_env": remote,
+        "verify": httpx.create_ssl_context(trust_env=remote),
         "transport": transport,
     }
-    workers = min(model.concurrency, len(asks))
+    queue = iter(asks)
     async with contextlib.AsyncExitStack() as stack:
-        # A pool of httpx scans its connections for each of them at each request: one pool a
-        # worker takes a fifth of the processor time at 64 in flight.
-        clients = [
-            await stack.enter_async_context(
-                httpx.AsyncClient(base_url=urls[number % len(urls)], **settings)
-            )
-            for number in range(workers if transport is None else 1)
-        ]
-        queue = iter(asks)
         try:
             async with asyncio.TaskGroup() as group:
-                for number in range(workers):
-                    client = clients[number % len(clients)]
+                for number in range(min(model.concurrency, len(asks))):
+                    # A pool of httpx scans its connections for each of them at each request: one
+                    # pool a worker takes a fifth of the processor time at 64 in flight.
+                    url = urls[number % len(urls)]
+                    client = httpx.AsyncClient(base_url=url, **settings)
+                    await stack.enter_async_context(client)
                     group.create_task(asker.work(client, queue, keep))
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
@@ -168,11 +152,10 @@ class _Asker:
     async def work(self, client: httpx.AsyncClient, queue: Iterable[Ask], keep: Keep) -> None:
         for ask in queue:
             if time.monotonic() >= self.deadline and not self.stopped:
-                self.stopped = _out_of_time(self.model)
+                self.stopped = self.out_of_time()
             if self.stopped:
                 return
             response, wall = await self.ask(client, ask)
-            wall = wall or self.silence(response)
             if response is None or (wall and self.stopped):
                 return
             if wall:
@@ -181,21 +164,6 @@ class _Asker:
                     task.cancel()
             await keep(response)
 
-    def silence(self, response: Response | None) -> DriftError | None:
-        """Return why to stop if several questions found no server, and none ever did."""
-        error = (response.error if response else None) or {}
-        if self.reached or error.get("code") != "connection":
-            return None
-        self.unreached += 1
-        if self.unreached < UNREACHED:
-            return None
-        return PartialError(
-            f"{self.model.key}: no connection to its server",
-            where=f"model {self.model.key}: {self.model.base_url}",
-            got=error.get("message"),
-            next_step="start the server or correct base_url, then run the command again",
-        )
-
     async def ask(
         self, client: httpx.AsyncClient, ask: Ask
     ) -> tuple[Response | None, DriftError | None]:
@@ -203,25 +171,25 @@ class _Asker:
         messages = [dict(message) for message in ask.messages]
         if self.model.system_prompt is not None:
             messages.insert(0, {"role": "system", "content": self.model.system_prompt})
-        body = json.dumps(self.payload | {"messages": messages}, ensure_ascii=False).encode()
+        payload = self.payload | {"messages": messages}
+        body = json.dumps(payload, ensure_ascii=False, default=_number).encode()
         for attempt in range(1, self.model.attempts + 1):
             asked_at, began = timestamp(self.clock()), time.monotonic()
             verdict = await self.exchange(client, body)
             latency = round((time.monotonic() - began) * 1000)
-            wall = verdict.wall
+            wall, error = verdict.wall, verdict.fields.get("error") or {}
             if not verdict.retry or attempt == self.model.attempts:
                 break
             if self.stopped:
                 return None, None
             wait = self.wait(attempt, verdict.retry_after)
             if time.monotonic() + wait > self.deadline:
-                limited = (verdict.fields.get("error") or {}).get("http") == 429
-                wall = _out_of_time(self.model, "the provider limits the rate") if limited else None
+                wall = self.out_of_time() if error["http"] == 429 else None
                 break
             await self.pause(wait)
-        fields = dict(verdict.fields)
-        if self.fingerprint is not None:
-            fields["fingerprint"] = self.fingerprint
+        if error.get("code") == "connection" and not self.reached:
+            wall = self.silence(error["message"])
+        fingerprint = {"fingerprint": self.fingerprint} if self.fingerprint is not None else {}
         response = Response(
             key=ask.key,
             model=self.model.key,
@@ -230,7 +198,7 @@ class _Asker:
             latency_ms=latency,
             messages_sha256=messages_sha256(messages),
             messages=None if ask.in_corpus else messages,
-            **fields,
+            **verdict.fields | fingerprint,
         )
         return response, wall
 
@@ -246,8 +214,7 @@ class _Asker:
 
     def wait(self, attempt: int, retry_after: str | None) -> float:
         """Return the seconds to wait: full jitter, or what the provider asks if that is longer."""
-        ceiling = min(BACKOFF_CAP_S, BACKOFF_S * 2.0 ** (attempt - 1))
-        wait: float = self.jitter() * ceiling
+        wait: float = self.jitter() * min(BACKOFF_CAP_S, BACKOFF_S * 2.0 ** (attempt - 1))
         text = (retry_after or "").strip()
         if re.fullmatch(r"\d{1,9}(\.\d+)?", text):
             return max(wait, float(text))
@@ -261,18 +228,20 @@ class _Asker:
     async def exchange(self, client: httpx.AsyncClient, body: bytes) -> Verdict:
         """Send one request and read its reply, whatever happens on the way."""
         try:
-            async with asyncio.timeout(self.model.timeout_s):
-                async with client.stream("POST", "chat/completions", content=body) as reply:
-                    self.reached = True
-                    headers, received = reply.headers, bytearray()
-                    if reply.is_stream_consumed:  # an in-memory transport's, read and decoded
-                        headers, received = httpx.Headers(), bytearray(reply.content)
-                    else:
-                        async for chunk in reply.aiter_raw():
-                            received += chunk
-                            if len(received) > BODY_CAP:
-                                message = f"the body is longer than {BODY_CAP} bytes"
-                                return failure("too-large", message)
+            async with (
+                asyncio.timeout(self.model.timeout_s),
+                client.stream("POST", "chat/completions", content=body) as reply,
+            ):
+                self.reached = True
+                headers, received = reply.headers, bytearray()
+                if reply.is_stream_consumed:  # an in-memory transport's, read and decoded
+                    headers, received = httpx.Headers(), bytearray(reply.content)
+                else:
+                    async for chunk in reply.aiter_raw():
+                        received += chunk
+                        if len(received) > BODY_CAP:
+                            message = f"the body is longer than {BODY_CAP} bytes"
+                            return failure("too-large", message)
             return read_reply(
                 reply.status_code,
                 headers,
@@ -284,22 +253,32 @@ class _Asker:
         except (TimeoutError, httpx.TimeoutException):
             message = f"no complete reply within {self.model.timeout_s} s"
             return failure("timeout", message, retry=True)
-        except httpx.UnsupportedProtocol as error:
-            return failure("protocol", str(error), secret=self.secret)
-        except (httpx.TransportError, OSError) as error:
-            message = f"{type(error).__name__}: {error}"
-            return failure("connection", message, secret=self.secret, retry=True)
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
-            message = f"{type(error).__name__}: {error}"
-            return failure("protocol", message, secret=self.secret)
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
+            broken = isinstance(error, (httpx.TransportError, OSError))
+            code, message = (
+                "connection" if broken else "protocol",
+                f"{type(error).__name__}: {error}",
+            )
+            return failure(code, message, secret=self.secret, retry=broken)
 
+    def silence(self, said: str) -> DriftError | None:
+        """Count a question that found no server; return why to stop after several of them."""
+        self.unreached += 1
+        if self.unreached < UNREACHED:
+            return None
+        return PartialError(
+            f"{self.model.key}: no connection to its server",
+            where=f"model {self.model.key}: {self.model.base_url}",
+            got=said,
+            next_step="start the server or correct base_url, then run the command again",
+        )
 
-def _out_of_time(model: ModelSpec, why: str | None = None) -> PausedError:
-    return PausedError(
-        f"{model.key}: the run's time budget is used up" + (f"; {why}" if why else ""),
-        where=f"model {model.key}",
-        next_step="resume the run later, or raise time_budget_s in the panel",
-    )
+    def out_of_time(self) -> PausedError:
+        return PausedError(
+            f"{self.model.key}: the run's time budget is used up",
+            where=f"model {self.model.key}",
+            next_step="resume the run later, or raise time_budget_s in the panel",
+        )
 
 
 def read_secret(model: ModelSpec, environ: Mapping[str, str]) -> str | None:
@@ -307,7 +286,7 @@ def read_secret(model: ModelSpec, environ: Mapping[str, str]) -> str | None:
     if model.api_key_env is None:
         return None
     secret = environ.get(model.api_key_env, "").strip()
-    if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
+    if not re.fullmatch("[!-~]+", secret):
         raise ConfigurationError(
             f"{model.key}: no usable API key in the environment",
             where=f"variable {model.api_key_env}",
@@ -318,26 +297,22 @@ def read_secret(model: ModelSpec, environ: Mapping[str, str]) -> str | None:
 
 
 def _checked(model: ModelSpec, base_url: str) -> httpx.URL:
-    problem = "expected http:// or https:// and a host"
-    try:
+    with contextlib.suppress(httpx.InvalidURL, ValueError):
         url = httpx.URL(base_url)
-        if url.userinfo or url.query or url.fragment:
-            problem = "credentials, queries and fragments do not belong here; use api_key_env"
-        elif url.scheme in ("http", "https") and url.host and 0 < (url.port or 80) < 65536:
+        plain = not (url.userinfo or url.query or url.fragment)
+        if plain and url.scheme in ("http", "https") and url.host and 0 < (url.port or 80) < 65536:
             return url
-    except (httpx.InvalidURL, ValueError) as error:
-        problem = f"{error}; {problem}"
     raise ConfigurationError(
-        f"{model.key}: base_url is not usable: {problem}",
+        f"{model.key}: base_url is not usable",
         where=f"model {model.key}: base_url",
-        expected="for example https://openrouter.ai/api/v1",
+        expected="such as https://openrouter.ai/api/v1; no credentials, query or fragment, "
+        "for which there is api_key_env",
     )
 
 
 def _payload(model: ModelSpec, seed: int | None) -> dict[str, Any]:
     """Return the request without its messages: what the instrument holds, and nothing else."""
-    wrong = sorted(_OURS & model.parameters.keys())
-    if wrong:
+    if wrong := sorted(_OURS & model.parameters.keys()):
         raise ConfigurationError(
             f"{model.key}: not a sampling parameter: {', '.join(wrong)}",
             where=f"model {model.key}: parameters",
@@ -346,20 +321,12 @@ def _payload(model: ModelSpec, seed: int | None) -> dict[str, Any]:
     payload: dict[str, Any] = {"model": model.model, "messages": []}
     if "max_completion_tokens" not in model.parameters:
         payload["max_tokens"] = model.max_tokens
-    payload |= {name: _number(value) for name, value in model.parameters.items()}
-    if seed is not None:
-        payload["seed"] = seed
-    if model.provider is not None:
-        payload["provider"] = _number(model.provider)
-    return payload
+    further = {"seed": seed, "provider": model.provider}
+    return payload | model.parameters | {k: v for k, v in further.items() if v is not None}
 
 
-def _number(value: Any) -> Any:
-    """Turn decimals into the shortest JSON numbers."""
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, dict):
-        return {name: _number(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_number(item) for item in value]
-    return value
+def _number(value: Any) -> int | float:
+    """Write a decimal as the shortest JSON number."""
+    if not isinstance(value, Decimal):
+        raise TypeError(f"{type(value).__name__} in a request")
+    return int(value) if value == value.to_integral_value() else float(value)

