@@ -10,12 +10,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from drift.errors import DriftError
 from drift.probing.weights import weights_path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_RUN: set[str] = set()
+# A deadline would assert on the wall clock.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,8 @@
 """Betting against a null: wealth set aside for start times, and exact arithmetic.
 
 A formula here serves one series (Python floats) and many lifetimes (numpy arrays of one
-shape) alike. Floats are the record's: power, exp and log go through `decimal` at 40
-digits and are rounded once, the rest is + - * / in fixed order, so that a record
+shape) alike. Floats are the record's: exp and log go through `decimal` at 40 digits and are
+rounded once, the rest is + - * / in fixed order, so that a record
 re-derives bit for bit on any machine. Arrays, which are simulations, take numpy's own.
 """
 
@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
 from functools import lru_cache, reduce
+from itertools import accumulate
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -23,18 +24,6 @@ CAP: Final = 1e300  # of a wealth; capping only lowers the evidence
 _DIGITS: Final = Context(prec=40)
 
 
-@lru_cache(maxsize=4096)
-def _ln(x: float) -> Decimal:
-    return _DIGITS.ln(Decimal(x))
-
-
-def power(x: X, y: float) -> X:
-    """Return x to the power y, x > 0."""
-    if isinstance(x, np.ndarray):
-        return x**y
-    return float(_DIGITS.exp(_DIGITS.multiply(_ln(x), Decimal(y))))
-
-
 def exp(x: X) -> X:
     """Return e to the power x."""
     return np.exp(x) if isinstance(x, np.ndarray) else float(_DIGITS.exp(Decimal(x)))
@@ -42,7 +31,12 @@ def exp(x: X) -> X:
 
 def log(x: X) -> X:
     """Return the natural logarithm of x > 0."""
-    return np.log(x) if isinstance(x, np.ndarray) else float(_ln(x))
+    return np.log(x) if isinstance(x, np.ndarray) else _log(x)
+
+
+@lru_cache(maxsize=4096)
+def _log(x: float) -> float:
+    return float(_DIGITS.ln(Decimal(x)))
 
 
 def lesser(x: X, y: float) -> X:
@@ -86,6 +80,12 @@ def evidence(wealth: tuple[X, ...], gone: float) -> X:
     from 1 and P(E ever >= c) <= 1/c (Ville).
     """
     return (1 - gone) + total(wealth) / len(wealth)
+
+
+def trajectory(start: Any, steps: Iterable[tuple[Any, ...]]) -> Floats:
+    """Return E after each step of a watch; the last one past the horizon, 1 if not estimable."""
+    watches = accumulate(steps, lambda w, step: w if w.over else w.step(*step), initial=start)
+    return np.array([1.0 if w.evidence is None else w.evidence for w in watches][1:])
 
 
 def carried(counts: Integers, fold: Callable[[Integers], Floats]) -> Floats:

@@ -1,9 +1,8 @@
 """The conformal alarm: whether a value is large among all values of its own series."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -14,8 +13,10 @@ from drift.stats.betting import (
     X,
     carried,
     evidence,
-    power,
+    exp,
+    log,
     spent,
+    trajectory,
     wager,
     weight,
 )
@@ -43,7 +44,8 @@ def rank(greater: X, equal: X, u: X, b: int) -> X:
 
 def rank_factors(p: X, powers: Sequence[float] = POWERS) -> tuple[X, ...]:
     """Return k p^(k-1) for each k in (0, 1): mean 1 for uniform p, large where p is small."""
-    return tuple(k * power(p, k - 1) for k in powers)
+    log_p = log(p)
+    return tuple(k * exp((k - 1) * log_p) for k in powers)
 
 
 @dataclass(frozen=True)
@@ -109,14 +111,9 @@ class Conformal:
         return self.bets >= self.horizon
 
     @property
-    def spent(self) -> float:
-        """The sum of w_t so far."""
-        return spent(self.bets, self.horizon)
-
-    @property
     def evidence(self) -> float:
         """E; 1 in the burn-in."""
-        return evidence(self.wealth, self.spent)
+        return evidence(self.wealth, spent(self.bets, self.horizon))
 
     def step(self, value: int, u: float) -> "Conformal":
         """Take the next value, in [0, n], with its uniform u in (0, 1]."""
@@ -132,8 +129,7 @@ class Conformal:
             wealth = wager(wealth, rank_factors(p, self.powers), w)
         histogram = list(self.histogram)
         histogram[value] += 1
-        start = (self.n, self.burn_in, self.horizon, self.powers)
-        return Conformal(*start, b, tuple(histogram), wealth, p)
+        return replace(self, seen=b, histogram=tuple(histogram), wealth=wealth, p=p)
 
 
 def conformal(
@@ -162,13 +158,9 @@ def conformal(
     rng = np.random.default_rng(seed)
     n = int(D.max(initial=0))
 
-    def step(watch: Conformal, value: int) -> Conformal:
-        return watch if watch.over else watch.step(value, 1 - rng.random())
-
     def one(values: Integers) -> Floats:
-        start = Conformal(n, burn_in, horizon, tuple(powers))
-        watches = accumulate(values.tolist(), step, initial=start)
-        return np.array([watch.evidence for watch in watches][1:])
+        steps = ((value, 1 - rng.random()) for value in values.tolist())
+        return trajectory(Conformal(n, burn_in, horizon, tuple(powers)), steps)
 
     def many(values: Integers) -> Floats:
         lanes = np.arange(len(values))

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import accumulate
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from drift.stats.betting import (
     log,
     spent,
     total,
+    trajectory,
     wager,
     weight,
 )
@@ -52,7 +52,7 @@ def mixture_grid(p0: X, *, points: int = 100) -> tuple[list[X], list[float]]:
 
 
 def mixture_evidence(
-    k: X, N: int, rise: Sequence[X], fall: Sequence[float], *, points: int = 100
+    k: X, N: X | int, rise: Sequence[X], fall: Sequence[float], *, points: int = 100
 ) -> X:
     """Return mean_j (q_j/p0)^k ((1-q_j)/(1-p0))^(N-k) by logsumexp; at most e^690.
 
@@ -145,6 +145,7 @@ class Mixture(BurnIn):
     Shafer (2023), Statistical Science 38, 576-601.
     """
 
+    over: ClassVar[bool] = False
     points: int = 100
     flips: int = 0
     compared: int = 0
@@ -206,7 +207,7 @@ class Restart(BurnIn):
 
     def _bet(self, flips: int, compared: int) -> Self:
         if self.bets > self.horizon:
-            raise ValueError(f"bets <= horizon, got {self.bets} of {self.horizon}")
+            raise ValueError(f"bets in [1, {self.horizon}], got {self.bets}")
         if (p0 := self.p0) is None:
             return self
         factors = restart_factors(flips, compared, p0, self.odds)
@@ -224,10 +225,8 @@ def mixture(
     """
 
     def one(values: Integers) -> Floats:
-        start = Mixture(burn_in, points=points)
-        path = accumulate(values.tolist(), lambda watch, k: watch.step(k, n), initial=start)
-        found = [watch.evidence for watch in path]
-        return np.array([1.0 if e is None else e for e in found[1:]])
+        steps = ((k, n) for k in values.tolist())
+        return trajectory(Mixture(burn_in, points=points), steps)
 
     def many(values: Integers) -> Floats:
         p0, lane, estimable = _bounds(values[:, :burn_in], n)
@@ -258,18 +257,13 @@ def restart(
     `D` and the result as in `conformal`; `seed` is not used.
     """
 
-    def step(watch: Restart, k: int) -> Restart:
-        return watch if watch.over else watch.step(k, n)
-
     def one(values: Integers) -> Floats:
-        start = Restart(burn_in, horizon=horizon, odds=tuple(odds))
-        found = [w.evidence for w in accumulate(values.tolist(), step, initial=start)]
-        return np.array([1.0 if e is None else e for e in found[1:]])
+        steps = ((k, n) for k in values.tolist())
+        return trajectory(Restart(burn_in, horizon=horizon, odds=tuple(odds)), steps)
 
     def many(values: Integers) -> Floats:
         p0, lane, estimable = _bounds(values[:, :burn_in], n)
-        flips = np.arange(n + 1.0)[:, None]
-        factors = np.array(restart_factors(flips, n, p0, odds))
+        factors = np.array(restart_factors(np.arange(n + 1.0)[:, None], n, p0, odds))
         wealth = tuple(np.zeros(len(values)) for _ in odds)
         E, end = np.ones(values.shape[::-1]), burn_in + horizon
         for t, k in enumerate(values.T[burn_in:end], start=1):

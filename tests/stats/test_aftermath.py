@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drift.stats.aftermath import dice, onset
-from drift.stats.betting import weight
+from drift.stats.betting import spent, weight
 from drift.stats.conformal import POWERS, Conformal, conformal
 
 PS = st.lists(st.floats(1e-6, 1), min_size=1, max_size=25)
@@ -34,7 +34,7 @@ def test_the_scores_of_all_starts_make_up_the_evidence(steps):
     for value, u in steps:
         state = state.step(value, u)
         ps += [] if state.p is None else [state.p]
-    assert state.evidence == pytest.approx(1 - state.spent + sum(scored(ps, 30)), rel=1e-9)
+    assert state.evidence == pytest.approx(1 - spent(len(ps), 30) + sum(scored(ps, 30)), rel=1e-9)
 
 
 def test_onset_names_the_value_from_which_ranks_are_small():

@@ -1,6 +1,6 @@
 import json
-import math
 from dataclasses import asdict
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from hashlib import sha256
 from itertools import permutations
@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from drift.stats.betting import CAP, evidence, exp, log, power, spent, total, wager, weight
+from drift.stats.betting import CAP, evidence, exp, log, spent, total, wager, weight
 from drift.stats.conformal import POWERS, Conformal, conformal, rank, rank_factors, uniform
 from drift.stats.guarantees import next_state
 
@@ -164,10 +164,9 @@ def test_a_smaller_uniform_is_more_evidence(values, u, v):
 
 @given(SEEDS)
 def test_a_model_that_never_flips_stays_quiet_for_any_seed(seed):
-    state = "calibrating"
-    E = conformal(np.zeros((1, 300), int), horizon=1500, seed=seed, burn_in=5)[0]
-    for b, evidence_now in enumerate([E[0], *(E[1:] * 1e9)], start=1):
-        state = next_state(state, evidence=evidence_now, value=0, calibrated=b >= 5)
+    state = "quiet"
+    for E in conformal(np.zeros((1, 200), int), horizon=1500, seed=seed, burn_in=5)[0]:
+        state = next_state(state, evidence=E * 1e9, value=0, calibrated=True)
     assert state == "quiet"
 
 
@@ -189,7 +188,7 @@ def test_wealth_is_capped_and_never_overflows():
 
 def test_the_watch_ends_at_its_horizon_and_its_evidence_stands():
     watch = watched([0, 1, 0, 2], [0.5] * 4, burn_in=2, horizon=2)[-1]
-    assert (watch.over, watch.bets, watch.spent) == (True, 2, 1.0)
+    assert (watch.over, watch.bets) == (True, 2)
     with pytest.raises(ValueError, match=r"bets < horizon, got 2 of 2"):
         watch.step(0, 0.5)
     E = conformal(np.array([[0, 1, 0, 2, 5, 5]]), horizon=2, seed=1, burn_in=2)[0]
@@ -206,12 +205,10 @@ def test_a_value_or_uniform_out_of_range_is_refused(value, u, message):
 
 
 @given(POSITIVE)
-def test_float_arithmetic_is_correctly_rounded(x):
-    assert power(x, 0.5) == math.sqrt(x)
-    assert power(x, -1.0) == 1 / x
-    assert power(x, 3.0) == float(Fraction(x) ** 3)
-    assert log(x) == pytest.approx(math.log(x), rel=1e-15, abs=1e-300)
-    assert exp(log(x)) == pytest.approx(x, rel=1e-14)
+def test_float_logarithms_and_exponentials_are_correctly_rounded(x):
+    with localcontext(prec=60):
+        assert log(x) == float(Decimal(x).ln())
+        assert exp(log(x)) == float(Decimal(log(x)).exp())
 
 
 def test_sums_are_not_compensated_so_that_every_python_agrees():
