@@ -115,7 +115,7 @@ def read_reply(
     except (Malformed, LookupError, TypeError, AttributeError, RecursionError) as problem:
         if http < 300:
             code, what = problem.args if isinstance(problem, Malformed) else ("bad-shape", problem)
-            error = _error(http, code, f"not a chat completion: {what}")
+            error = _error(http, code, str(what))
             verdict = Verdict({"status": "failed", "error": error})
         else:
             said = {"error": text.strip() or f"HTTP {http}"}
@@ -148,8 +148,9 @@ def _parse(body: bytes) -> dict[str, Any]:
         text = body.decode()
         document = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        what = "HTML" if body.lstrip().startswith(b"<") else f"no JSON ({error})"
-        raise Malformed("not-json", f"the body is {what}") from None
+        html = body.lstrip().startswith(b"<")
+        what = "the body is HTML, not JSON" if html else f"the body is not JSON: {error}"
+        raise Malformed("not-json", what) from None
     if not isinstance(document, dict):
         raise Malformed("bad-shape", f"the JSON is a {type(document).__name__}, not an object")
     return document
@@ -234,7 +235,7 @@ def _no_completion(
         if document.get("stop_reason") == "refusal":
             return Verdict({"status": "blocked", "declined": True})
         if not document.get("error"):
-            raise Malformed("bad-shape", "it has neither choices nor an error")
+            raise Malformed("bad-shape", "the reply has neither choices nor an error")
         if code and re.fullmatch(r"[45]\d\d", code):
             http = int(code)
     whole = f"{code or ''} {message}".strip()[:4000]
