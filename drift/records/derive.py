@@ -13,23 +13,27 @@ from typing import Any
 
 import orjson
 
+from drift.config import Clock
 from drift.errors import IntegrityError
+from drift.records.alarm import panel_alarm
 from drift.records.ledger import Ledger, Line, write_atomically
 from drift.records.reading import build_reading
 from drift.records.registration import Registration, in_force, registered_bank
 from drift.records.run import Run, load_run
 from drift.records.series import SeriesState, step
 from drift.records.store import Store, append_rows, drop_rows_of
+from drift.records.watch import Epoch
 
 
 @dataclass(frozen=True)
 class Derived:
-    """What one labelled run adds to the derived files."""
+    """What one labelled run adds to the derived files, and the ledger lines it calls for."""
 
     run: str
     churn: list[dict[str, Any]]
     findings: list[dict[str, Any]]
     reading: dict[str, Any]
+    baselines: list[dict[str, Any]]
 
 
 @dataclass
@@ -40,6 +44,7 @@ class Fold:
     seq: int = -1
     run: str | None = None
     series: dict[str, SeriesState] = field(default_factory=dict)
+    epoch: Epoch = field(default_factory=Epoch)
     registrations: dict[str, Registration] = field(default_factory=dict)
     _waiting: dict[str, Any] | None = None
 
@@ -63,11 +68,14 @@ class Fold:
         return None
 
     def _derive(self, run: Run, line: Line, registration: Registration) -> Derived:
-        steps = {
-            model: step(self.series.get(model, SeriesState()), run, model, registration)
-            for model in sorted(run.models)
-        }
-        self.series |= {model: done.state for model, done in steps.items()}
+        self.epoch = self.epoch.under(registration)
+        steps = {}
+        for model in sorted(run.models):
+            before = self.series.get(model, SeriesState())
+            steps[model] = done = step(before, run, model, registration, self.epoch)
+            self.series[model] = done.state
+            if done.watched:
+                self.epoch = self.epoch.joined([model])
         self.run, self.seq = run.id, line.seq
         bank = registered_bank(self.store, registration.body)
         head = {"seq": line.seq, "hash": line.hash}
@@ -75,14 +83,22 @@ class Fold:
             run=run.id,
             churn=[done.churn for done in steps.values()],
             findings=[item for done in steps.values() for item in done.findings],
-            reading=build_reading(run, steps, registration=registration, bank=bank, head=head),
+            reading=build_reading(
+                run,
+                steps,
+                registration=registration,
+                bank=bank,
+                head=head,
+                alarm=panel_alarm(self.series, self.epoch, registration),
+            ),
+            baselines=[body for done in steps.values() for body in done.baselines],
         )
 
 
 def series_bytes(fold: Fold) -> bytes:
     """Return the bytes of ``series.json``: where the fold stands."""
     models = dict(sorted(fold.series.items()))
-    return reading_bytes({"seq": fold.seq, "run": fold.run, "models": models})
+    return reading_bytes({"seq": fold.seq, "run": fold.run, "epoch": fold.epoch, "models": models})
 
 
 def reading_bytes(reading: dict[str, Any]) -> bytes:
@@ -90,8 +106,8 @@ def reading_bytes(reading: dict[str, Any]) -> bytes:
     return orjson.dumps(reading, option=orjson.OPT_INDENT_2) + b"\n"
 
 
-def derive(store: Store, ledger: Ledger) -> None:
-    """Bring the derived files up to the chain's end.
+def derive(store: Store, ledger: Ledger, *, clock: Clock) -> None:
+    """Bring the derived files up to the chain's end, and seal the baselines that are due.
 
     The cost depends on the lines since the last call, not on the record's length.
     """
@@ -102,15 +118,20 @@ def derive(store: Store, ledger: Ledger) -> None:
     if store.series.exists():
         kept = read_series(store)
         fold.seq, fold.run = kept["seq"], kept["run"]
-        fold.series = {model: SeriesState(**state) for model, state in kept["models"].items()}
+        fold.series, fold.epoch = kept["models"], kept["epoch"]
     else:
         for log in (store.churn, store.findings):
             log.unlink(missing_ok=True)
-    for derived in filter(None, map(fold.feed, _after(ledger, fold.seq, registration))):
+    lines = _after(ledger, fold.seq, registration)
+    sealed = [baseline_of(line) for line in lines if line.kind == "baseline"]
+    for derived in filter(None, map(fold.feed, lines)):
         for log, rows in ((store.churn, derived.churn), (store.findings, derived.findings)):
             drop_rows_of(log, derived.run)
             append_rows(log, rows)
         write_atomically(store.reading(derived.run), reading_bytes(derived.reading))
+        for body in derived.baselines:
+            if body not in sealed:
+                ledger.append("baseline", body, at=clock())
         write_atomically(store.series, series_bytes(fold))
 
 
@@ -122,7 +143,7 @@ def derive_all(store: Store, lines: Iterable[Line]) -> Iterator[tuple[Fold, Deri
 
 
 def read_series(store: Store) -> dict[str, Any]:
-    """Return ``series.json``: ``seq`` and ``run`` where the fold stands, and the ``models``.
+    """Return ``series.json``: where the fold stands, the panel's epoch, a state for each model.
 
     Raises
     ------
@@ -131,8 +152,8 @@ def read_series(store: Store) -> dict[str, Any]:
     """
     try:
         kept: dict[str, Any] = orjson.loads(store.series.read_bytes())
-        for state in kept["models"].values():
-            SeriesState(**state)
+        kept["models"] = {key: SeriesState.read(it) for key, it in kept["models"].items()}
+        kept["epoch"] = Epoch(**kept["epoch"])
         int(kept["seq"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise IntegrityError(
@@ -143,6 +164,11 @@ def read_series(store: Store) -> dict[str, Any]:
             "the next command derives all three again from the sealed runs",
         ) from None
     return kept
+
+
+def baseline_of(line: Line) -> dict[str, Any]:
+    """Return the body of a baseline line without what the ledger adds to it."""
+    return {k: v for k, v in line.body.items() if k not in ("seq", "prev", "kind", "at")}
 
 
 def _after(ledger: Ledger, seq: int, current: Registration) -> list[Line]:

@@ -13,6 +13,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from drift.bank import Bank
+from drift.records.alarm import model_alarm
 from drift.records.registration import Registration
 from drift.records.run import DETERMINED, OUTCOMES, ModelRun, Run, determined_labels, family
 from drift.records.series import Step
@@ -20,6 +21,7 @@ from drift.stats import (
     control_check,
     detectability_sentence,
     family_majority,
+    holm,
     language_asymmetry,
     midp_mcnemar,
     minimum_detectable_flips,
@@ -30,7 +32,7 @@ from drift.stats import (
     wording_invariance,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def build_reading(
@@ -40,13 +42,22 @@ def build_reading(
     registration: Registration,
     bank: Bank,
     head: Mapping[str, Any],
+    alarm: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the reading of `run` as a JSON-able document.
 
     `steps` say what the run did to each model's series, `registration` and `bank` what
-    was registered when it was made, and `head` is ``{"seq", "hash"}`` of the labels line.
+    was registered when it was made, `head` is ``{"seq", "hash"}`` of the labels line, and
+    `alarm` what :func:`drift.records.alarm.panel_alarm` says of the panel.
     """
     controls = sum(item.control for item in bank.families)
+    models = {
+        name: _model(run.models[name], name, steps[name], registration, bank)
+        for name in sorted(steps)
+    }
+    looks = [model["change"] for model in models.values() if model["change"]]
+    for look, adjusted in zip(looks, holm([look["midp"] for look in looks]), strict=True):
+        look["holm"] = adjusted
     fields = ("run", "number", "started_at", "finished_at", "scope", "slot")
     document = {
         "schema": SCHEMA,
@@ -66,10 +77,8 @@ def build_reading(
         },
         "registration": registration.hash,
         "head": dict(head),
-        "models": {
-            name: _model(run.models[name], name, steps[name], registration, bank)
-            for name in sorted(steps)
-        },
+        "models": models,
+        "alarm": dict(alarm),
     }
     rounded: dict[str, Any] = _rounded(document)
     return rounded
@@ -146,6 +155,7 @@ def _model(
         },
         "full": _full(step.state.full, bank) if step.state.full else None,
         "change": _change(step),
+        "alarm": model_alarm(step.state),
         "serving": answer.serving
         | {"changed": any(item["kind"] == "serving_change" for item in step.findings)},
         "usage": answer.sealed["usage"],
@@ -184,7 +194,10 @@ def _full(full: Mapping[str, Any], bank: Bank) -> dict[str, Any]:
 
 
 def _change(step: Step) -> dict[str, Any] | None:
-    """The one look at two consecutive usable runs of a series; None where there is none."""
+    """The one look at two consecutive usable runs of a series; None where there is none.
+
+    ``holm`` adjusts its p-value for the models of the run; nothing adjusts for later runs.
+    """
     if step.change is None:
         return None
     refused = [family(arm) for arm in step.change.newly_refused]

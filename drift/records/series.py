@@ -7,16 +7,16 @@ from the sealed ones, and adding a run costs the same however long the record is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 from drift.records.registration import Registration
 from drift.records.run import DETERMINED, Run, determined_labels, family
+from drift.records.watch import Alarm, Epoch, Watch, take
 from drift.stats import Flips, flips
 
-#: Least share of the canonical arms with a determined label in a usable run.
-USABLE = 0.9
 #: Least share of the canonical arms by which coverage must move to be a finding.
 COVERAGE_MOVE = 0.1
 
@@ -48,6 +48,12 @@ class SeriesState:
     full: dict[str, Any] | None = None
     serving: dict[str, list[str]] = field(default_factory=dict)
     coverage: dict[str, Any] | None = None
+    alarm: Alarm = field(default_factory=Alarm)
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> SeriesState:
+        """Return the state that was stored as JSON."""
+        return cls(**{**document, "alarm": Alarm.read(document["alarm"])})
 
 
 @dataclass(frozen=True)
@@ -55,38 +61,60 @@ class Step:
     """What one run did to one model's series.
 
     ``change`` compares the canonical arms with the run that ``churn["previous"]``
-    names, the last usable one of the series; it is None where there is none.
+    names, the last usable one of the series; it is None where there is none. ``baselines``
+    are the bodies of the ledger lines that this run calls for; ``watched`` tells whether it
+    opened a watch.
     """
 
     state: SeriesState
     change: Flips | None
     churn: dict[str, Any]
     findings: list[dict[str, Any]]
+    baselines: list[dict[str, Any]]
+    watched: bool
 
 
-def step(before: SeriesState, run: Run, model: str, registration: Registration) -> Step:
+def step(
+    before: SeriesState, run: Run, model: str, registration: Registration, epoch: Epoch
+) -> Step:
     """Fold one run of one model into its series.
 
     `before` is the model's state after the run before (``SeriesState()`` at the start),
-    `registration` the one under which the run was made.
+    `registration` the one under which the run was made, `epoch` the panel's, with the
+    models that have a watch already.
     """
     canonical, registry = registration.canonical, registration.registry
     answers, serving = run.models[model].outcomes, run.models[model].serving
     identity, rules = registration.identity(model), run.judge["rules"]
-    state, closed = before, _closed_because(before, identity, rules, registration.moved(model))
-    findings = []
-    if closed:
-        findings.append(_finding(run, model, before.number, "series_closed", closed))
-    if closed or not before.number:
-        state = SeriesState(
-            before.number + 1, opened_at_run=run.id, reason=closed, serving=before.serving
-        )
-        why = closed or "first run of this model"
-        findings.append(_finding(run, model, state.number, "series_opened", why))
-
     outcomes = {arm: answers[arm] for arm in sorted(canonical & answers.keys())}
     determined = sum(outcome in DETERMINED for outcome in outcomes.values())
-    usable = bool(canonical) and determined >= USABLE * len(canonical)
+    share = Decimal(registration.body["alarm"]["usable_share"])
+    usable = bool(canonical) and determined >= share * len(canonical)
+
+    state, closed = before, _closed_because(before, identity, rules, registration.moved(model))
+    findings, baselines = [], []
+    due = None
+    if closed:
+        findings.append(_finding(run, model, before.number, "series_closed", closed))
+        baselines.append(_baseline("closed", run, model, before.number, reason=closed))
+        same = before.identity and before.identity["cadence"] == identity["cadence"]
+        alarm = before.alarm.closed(closed, before.alarm.slot if same else None)
+        state = SeriesState(before.number, serving=before.serving, alarm=alarm)
+    enters = state.alarm.enters(run, model)
+    if usable and enters and state.alarm.live:
+        due = state.alarm.live[-1].ended
+    watched = False
+    if closed or due or not before.number:
+        number = before.number + 1
+        state = replace(state, number=number, index=0, opened_at_run=run.id, reason=closed or due)
+        why = state.reason or "first run of this model"
+        findings.append(_finding(run, model, number, "series_opened", why))
+        baselines.append(_baseline("opened", run, model, number, reason=why))
+        watched = run.body["slot"] is not None
+        if watched:
+            watch = Watch.begin(number, run.id, epoch.bound_of(model), registration)
+            state = replace(state, alarm=state.alarm.opened(watch))
+
     coverage = {
         "n": len(canonical),
         "determined": determined,
@@ -105,6 +133,18 @@ def step(before: SeriesState, run: Run, model: str, registration: Registration) 
         *_coverage_findings(state.coverage, coverage),
     ):
         findings.append(_finding(run, model, state.number, kind, detail, **more))
+    taken = None
+    if enters:
+        whole = {arm: outcomes.get(arm, "missing") for arm in canonical}
+        taken = take(state.alarm, run, model, whole, usable=usable, registration=registration)
+        for series, name, evidence in taken.entries:
+            more = {"arm": name, "E": f"{evidence:.6g}"}
+            detail = f"{name} entered: E = {evidence:.4g}"
+            findings.append(_finding(run, model, series, "alarm_state", detail, **more))
+        baselines += [
+            _baseline("calibrated", run, model, state.number, process=process, **frozen)
+            for process, frozen in taken.calibrated.items()
+        ]
     flipped = sorted([*change.newly_refused, *change.newly_answered]) if change else []
     churn = {
         "run": run.id,
@@ -121,6 +161,7 @@ def step(before: SeriesState, run: Run, model: str, registration: Registration) 
         "determined": determined,
         "n": len(canonical),
         "usable": usable,
+        "alarm": taken.row if taken else None,
     }
     if usable:
         if run.body["scope"] == "full":
@@ -135,8 +176,14 @@ def step(before: SeriesState, run: Run, model: str, registration: Registration) 
         full=full,
         serving={fact: now or state.serving.get(fact, []) for fact, now in serving.items()},
         coverage=coverage,
+        alarm=taken.alarm if taken else state.alarm,
     )
-    return Step(state, change, churn, findings)
+    return Step(state, change, churn, findings, baselines, watched)
+
+
+def _baseline(event: str, run: Run, model: str, series: int, **more: Any) -> dict[str, Any]:
+    """Return the body of a ledger line: a series opened or closed, a calibration ended."""
+    return {"event": event, "model": model, "series": series, "run": run.id, **more}
 
 
 def _closed_because(

@@ -22,7 +22,7 @@ import orjson
 from drift.config import sha256_hex
 from drift.errors import IntegrityError
 from drift.judging import Judge, load_judge
-from drift.records.derive import derive_all, reading_bytes, series_bytes
+from drift.records.derive import baseline_of, derive_all, reading_bytes, series_bytes
 from drift.records.ledger import Ledger, Line
 from drift.records.registration import corpus_copy, judge_identity
 from drift.records.run import label_rows, responses_hash, row_holds
@@ -261,14 +261,37 @@ def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
 def _check_derived(store: Store, lines: list[Line], found: Verification) -> None:
     """Fold the sealed lines again and compare what is published byte for byte."""
     expected: dict[Path, bytearray] = {store.churn: bytearray(), store.findings: bytearray()}
-    state = b""
+    state, due = b"", list[tuple[int, dict[str, Any]]]()
     for fold, derived in derive_all(store, lines):
         state = series_bytes(fold)
+        due += [(fold.seq, body) for body in derived.baselines]
         expected[store.churn] += b"".join(map(dump_line, derived.churn))
         expected[store.findings] += b"".join(map(dump_line, derived.findings))
         _compare(store.reading(derived.run), reading_bytes(derived.reading), found)
     for path, data in (*expected.items(), (store.series, state)):
         _compare(path, bytes(data), found)
+    _check_baselines(lines, due, found)
+
+
+def _check_baselines(
+    lines: list[Line], due: list[tuple[int, dict[str, Any]]], found: Verification
+) -> None:
+    """Compare the sealed baselines with those that the runs call for, (seq of labels, body)."""
+    sealed = [line for line in lines if line.kind == "baseline"]
+    for line, (seq, body) in zip(sealed, due, strict=False):
+        if baseline_of(line) != body or line.seq < seq:
+            where = f"chain.jsonl, line {line.seq + 1}"
+            found.add("baselines", where, "edited", "the runs before it call for another baseline")
+            return
+    if sealed[len(due) :]:
+        where = f"chain.jsonl, line {sealed[len(due)].seq + 1}"
+        found.add("baselines", where, "inserted", "no run calls for this baseline")
+    for seq, body in due[len(sealed) :]:
+        if any(line.kind == "run" and line.seq > seq for line in lines):
+            where = f"run {body['run']}, {body['model']}"
+            found.add("baselines", where, "deleted", "a baseline that this run calls for")
+        else:
+            found.notes.append("a baseline is not sealed yet; the next command seals it")
 
 
 def _compare(path: Path, expected: bytes, found: Verification) -> None:

@@ -59,7 +59,7 @@ def first(found: Verification) -> Problem:
 def test_an_untouched_record_holds_from_texts_to_readings(made: Path) -> None:
     found = check(made)
     assert found.problems == [] and found.notes == []
-    assert (found.lines, found.runs, found.responses) == (7, 3, 288 + 82 + 82)
+    assert (found.lines, found.runs, found.responses) == (9, 3, 288 + 82 + 82)
     assert set(found.seconds) == {"chain", "texts and labels", "derived files"}
 
 
@@ -203,7 +203,7 @@ def test_a_changed_label_is_named_by_model_and_arm_and_how(
             "edited",
             3,
         ),
-        (lambda rows: rows[:-2], "cut", 6),
+        (lambda rows: rows[:-2], "cut", 8),
     ],
 )
 def test_a_changed_chain_names_the_line_and_how(
@@ -284,7 +284,7 @@ def test_a_forgery_resealed_by_the_author_holds_but_has_another_head(copy: Path)
             path.unlink()
     for name in ("series.json", "churn.jsonl", "findings.jsonl"):
         (folder / name).unlink()
-    derive(Store(folder), ledger)
+    derive(Store(folder), ledger, clock=lambda: datetime(2026, 3, 2, tzinfo=UTC))
     found = check(copy)
     assert found.problems == []
     assert found.head != kept
@@ -359,7 +359,19 @@ def other_scope(bodies: list[dict[str, Any]]) -> None:
 
 
 def other_number(bodies: list[dict[str, Any]]) -> None:
-    bodies[3]["number"] = 7
+    bodies[5]["number"] = 7
+
+
+def other_baseline(bodies: list[dict[str, Any]]) -> None:
+    bodies[3]["reason"] = "none"
+
+
+def drop_baseline(bodies: list[dict[str, Any]]) -> None:
+    del bodies[4]
+
+
+def repeat_baseline(bodies: list[dict[str, Any]]) -> None:
+    bodies.append(dict(bodies[4]))
 
 
 def outside(bodies: list[dict[str, Any]]) -> None:
@@ -386,6 +398,9 @@ def no_judge(bodies: list[dict[str, Any]]) -> None:
         earlier,
         other_scope,
         other_number,
+        other_baseline,
+        drop_baseline,
+        repeat_baseline,
         outside,
         malformed,
         no_judge,
