@@ -1,6 +1,6 @@
 """What may be claimed of each process, as data that travels with its values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 STATES: Final = ("calibrating", "quiet", "watch", "alarm")
@@ -23,32 +23,30 @@ class Guarantee:
 
     process: str
     kind: Literal["theorem", "verified by simulation", "model-based", "none"]
-    watch: float | None  # share of series that may ever reach 20 (a panel: 20 M)
-    alarm: float | None  # share of series that may ever reach 100 (a panel: 100 M)
     claim: str
     assumption: str
-    horizon: int | None  # bets
     not_covered: tuple[str, ...]
     source: str
+    watch: float | None = None  # share of series that may ever reach 20 (a panel: 20 M)
+    alarm: float | None = None  # share of series that may ever reach 100 (a panel: 100 M)
+    horizon: int | None = None  # bets
 
 
-def _model_based(process: str, horizon: int | None, source: str) -> Guarantee:
-    return Guarantee(
-        process,
-        kind="model-based",
-        watch=0.075,
-        alarm=0.035,
-        claim="A series ever reaches c with a chance of at most 2.5 % + 1/c.",
-        assumption="Flips are independent across arms and across refreshes, and the rate of "
-        "each arm stays at or below p0.",
-        horizon=horizon,
-        not_covered=(
-            "a glitch of one run, which makes two flips (9.8 % watch, 6.5 % alarm measured)",
-            "bad runs, which hit many arms at once",
-        ),
-        source=source,
-    )
-
+CONFORMAL: Final = "conformal test martingales (arXiv 2102.10439, 2412.03464); Ville's inequality"
+MIXTURE: Final = Guarantee(
+    "mixture",
+    kind="model-based",
+    watch=0.075,
+    alarm=0.035,
+    claim="A series ever reaches c with a chance of at most 2.5 % + 1/c.",
+    assumption="Flips are independent across arms and across refreshes, and the rate of each "
+    "arm stays at or below p0.",
+    not_covered=(
+        "a glitch of one run, which makes two flips (9.8 % watch, 6.5 % alarm measured)",
+        "bad runs, which hit many arms at once",
+    ),
+    source="Robbins (1970); Ramdas, Grünwald, Vovk, Shafer (2023)",
+)
 
 GUARANTEES: Final = {
     guarantee.process: guarantee
@@ -67,12 +65,11 @@ GUARANTEES: Final = {
             "missing arms among them.",
             horizon=1500,
             not_covered=(*UNSEEN, "a burst of one refresh: home is not built to see it"),
-            source="conformal test martingales (arXiv 2102.10439, 2412.03464); the stationary zoo",
+            source=CONFORMAL,
         ),
         Guarantee(
             "pairs",
             kind="theorem",
-            watch=None,
             alarm=0.01,
             claim="A series ever reaches 100, from baseline to close, with a chance of at most "
             "1 %. It confirms an alarm; alone it sets no state.",
@@ -85,17 +82,13 @@ GUARANTEES: Final = {
                 *UNSEEN,
                 "arms whose chance to flip depends on their label (up to 1.7 % measured)",
             ),
-            source="conformal test martingales (arXiv 2102.10439, 2412.03464); Ville's inequality",
+            source=CONFORMAL,
         ),
-        _model_based(
-            "mixture", None, "Robbins (1970); Ramdas, Grünwald, Vovk, Shafer (2023); Ville"
-        ),
-        _model_based("restart", 1500, "Shin, Ramdas, Rinaldo (2023); Ville's inequality"),
+        MIXTURE,
+        replace(MIXTURE, process="restart", horizon=1500, source="Shin, Ramdas, Rinaldo (2023)"),
         Guarantee(
             "burst",
             kind="none",
-            watch=None,
-            alarm=None,
             claim="A notice at 100, outside every bound. It is false in 36 % of lifetimes under "
             "bad runs and in 82 % under sticky backends (n = 41).",
             assumption="None under which it is bounded.",
@@ -113,7 +106,7 @@ GUARANTEES: Final = {
             "uniform and independent of them.",
             horizon=1500,
             not_covered=("outages of several runs", "trends"),
-            source="conformal test martingales (arXiv 2102.10439, 2412.03464); Ville's inequality",
+            source=CONFORMAL,
         ),
         Guarantee(
             "panel",
@@ -135,27 +128,21 @@ GUARANTEES: Final = {
         Guarantee(
             "merged",
             kind="model-based",
-            watch=None,
-            alarm=None,
             claim="At the current look, never latched: e-BH and closed e-BH keep the false "
             "discovery rate at alpha + 2.5 % for each model; the mean of the e-values is one "
             "e-value of the whole panel but for the same 2.5 % each.",
             assumption="That of the mixture or restart for each model, its null holding given "
             "the pasts of all models.",
-            horizon=None,
             not_covered=("running maxima", "conformal evidence, which must not be merged"),
             source="Wang, Ramdas (2022); Xu et al. (2025)",
         ),
         Guarantee(
             "look",
             kind="none",
-            watch=None,
-            alarm=None,
             claim="One look between two runs, registered beforehand. Mid-p is not exact: at a "
             "nominal 5 % its conditional size reaches 7.7 %.",
             assumption="A pair that changes is as likely to change either way, and pairs are "
             "independent.",
-            horizon=None,
             not_covered=("a second look", "a run picked after its result was seen"),
             source="Lancaster (1961); Fagerland, Lydersen, Laake (2013)",
         ),
