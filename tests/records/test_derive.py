@@ -10,6 +10,7 @@ from loopback import Loopback, Reply, Request, failing
 from making import answering, make_runs, record, run, write_panel
 
 from drift.errors import IntegrityError
+from drift.records.ledger import Ledger
 from drift.records.store import Store, read_rows
 from drift.records.verify import verify_record
 
@@ -56,9 +57,26 @@ def test_derived_files_that_were_deleted_come_back_the_same(project: Path, clock
     folder = make_runs(project, clock, 3, lambda request: "1989" in request.prompt)
     store = Store(folder)
     derived = [store.series, store.churn, store.findings, *folder.glob("readings/*")]
-    before = {path: path.read_bytes() for path in derived}
+    before = {path: path.read_bytes() for path in (*derived, folder / "chain.jsonl")}
     for path in derived:
         path.unlink()
     with record(project, clock).opened():
         pass
-    assert {path: path.read_bytes() for path in derived} == before
+    assert {path: path.read_bytes() for path in before} == before, "no baseline is sealed twice"
+
+
+def test_baselines_that_a_kill_left_out_are_sealed_by_the_next_command(
+    project: Path, clock: Ticking
+) -> None:
+    folder = make_runs(project, clock, 1)
+    ledger, store = Ledger(folder), Store(folder)
+    lines = list(ledger.forwards())
+    assert [line.body.get("event") for line in lines[-2:]] == ["opened", "opened"]
+    ledger.chain.write_bytes(b"".join(ledger.chain.read_bytes().splitlines(True)[:-1]))
+    ledger._write_head(lines[-2])
+    store.series.unlink()
+    assert verify_record(folder, root=project).problems != []
+    with record(project, clock).opened():
+        pass
+    found = verify_record(folder, root=project)
+    assert (found.problems, found.notes, found.lines) == ([], [], len(lines))
