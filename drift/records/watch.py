@@ -22,6 +22,7 @@ from drift.stats import (
     Mixture,
     Restart,
     burst_count,
+    enters,
     home_count,
     pair_count,
     significant,
@@ -179,7 +180,7 @@ class Watch:
         if evidence is None:
             return after
         for name, threshold in self.thresholds_of(process).items():
-            if count > 0 and evidence >= threshold and name not in self.entered:
+            if name not in self.entered and enters(evidence, count, threshold):
                 step.entries.append((self.series, name, evidence))
                 after = replace(after, entered=after.entered | {name: step.run.id})
         highest = max(significant(evidence) or 0.0, self.highest.get(process, 0.0))

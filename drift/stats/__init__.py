@@ -24,9 +24,8 @@ from drift.stats.counts import pair_counts as pair_counts
 from drift.stats.flips import Flips as Flips
 from drift.stats.flips import flips as flips
 from drift.stats.guarantees import GUARANTEES as GUARANTEES
-from drift.stats.guarantees import STATES as STATES
 from drift.stats.guarantees import Guarantee as Guarantee
-from drift.stats.guarantees import next_state as next_state
+from drift.stats.guarantees import enters as enters
 from drift.stats.intervals import clopper_pearson_upper as clopper_pearson_upper
 from drift.stats.intervals import proportion as proportion
 from drift.stats.intervals import rate_range as rate_range

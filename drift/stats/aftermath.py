@@ -8,7 +8,7 @@ import numpy as np
 
 from drift.stats.betting import Integers, exp, log, total, weight
 from drift.stats.conformal import POWERS, Conformal, conformal
-from drift.stats.guarantees import STATES
+from drift.stats.guarantees import enters
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,11 @@ def onset(p: Mapping[int, float], *, horizon: int, powers: Sequence[float] = POW
 def dice(
     D: Integers,
     *,
-    state: str,
+    threshold: float,
     seed: int,
     horizon: int = 1500,
     burn_in: int = 40,
     seed_count: int = 999,
-    thresholds: tuple[float, float] = (20.0, 100.0),
 ) -> Dice:
     """Run the same values under other seeds, each with uniforms of its own.
 
@@ -73,18 +72,14 @@ def dice(
     ----------
     D : ndarray of int, shape (values,)
         The values of one watch, burn-in included.
-    state : str
-        "watch" or "alarm", of which the share is asked.
+    threshold : float
+        Of the state: 20 for watch, 100 for alarm.
     seed : int
         Of the other seeds' uniforms.
-    thresholds : (watch, alarm)
-        Entered, as everywhere, only at a value > 0.
     """
-    if state not in STATES[2:]:
-        raise ValueError(f"state in watch, alarm; got {state!r}")
-    least, D = thresholds[STATES.index(state) - 2], D[: burn_in + horizon]
+    D = D[: burn_in + horizon]
     E = conformal(np.tile(D, (seed_count, 1)), horizon=horizon, seed=seed, burn_in=burn_in)
-    share = float(((least <= E) & (D > 0)).any(1).mean())
+    share = float(enters(E, D, threshold).any(1).mean())
     watch = Conformal(int(D.max(initial=0)), burn_in, horizon)
     for value in D.tolist():
         watch = watch.step(value, 1.0)

@@ -1,9 +1,8 @@
 """What may be claimed of each process, as data that travels with its values."""
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-STATES: Final = ("calibrating", "quiet", "watch", "alarm")
 MEANING: Final = (
     "An alarm means instability beyond this series' own past, not policy. One family which "
     "changes once and stays changed is undetectable by every process here: a dated drift "
@@ -150,21 +149,11 @@ GUARANTEES: Final = {
 }
 
 
-def next_state(
-    state: str,
-    *,
-    evidence: float,
-    value: int,
-    calibrated: bool,
-    watch: float = 20.0,
-    alarm: float = 100.0,
-) -> str:
-    """Return the state after one more value, never a lower one: states are latched.
+def enters(evidence: Any, value: Any, threshold: float) -> Any:
+    """Tell whether E at a value enters a state: E >= threshold, and the value is above 0.
 
-    Watch and alarm are entered only at a `value` > 0, so a model that never flips cannot
-    ring on the dice alone. That is a part of Ville's event, and the bounds hold.
+    Numbers, or arrays of one shape. A state is latched: entered once, it stays. A model that
+    never flips cannot ring on the dice alone. That is a part of Ville's event, so the bounds
+    hold.
     """
-    if not calibrated:
-        return state
-    entered = "alarm" if evidence >= alarm else "watch" if evidence >= watch else "quiet"
-    return max(state, entered if value > 0 else "quiet", key=STATES.index)
+    return (evidence >= threshold) & (value > 0)

@@ -60,38 +60,33 @@ QUIET = np.array([0] * 30 + [1] * 10)
 
 def test_a_strong_change_does_not_depend_on_the_dice():
     D = np.concatenate([QUIET, np.arange(5, 25)])
-    result = dice(D, state="alarm", seed=1)
+    result = dice(D, threshold=100, seed=1)
     assert (result.share, result.seeds) == (1.0, 999)
     assert result.evidence_at_one > 100
 
 
 def test_what_the_dice_alone_did_shows_as_a_small_share():
     D = np.concatenate([QUIET, [1, 0, 1, 0, 1, 1, 0, 1, 1]])
-    result = dice(D, state="watch", seed=1)
+    result = dice(D, threshold=20, seed=1)
     assert 0 <= result.share < 0.2
     assert result.evidence_at_one < 1
 
 
 def test_zeros_reach_no_state_under_any_seed():
-    assert dice(np.zeros(1500, int), state="watch", seed=3).share == 0
+    assert dice(np.zeros(1500, int), threshold=20, seed=3).share == 0
 
 
 def test_fewer_seeds_are_in_the_higher_state():
     D = np.concatenate([QUIET, [2, 1, 2, 0, 2, 1]])
-    watch, alarm = (dice(D, state=state, seed=2).share for state in ("watch", "alarm"))
+    watch, alarm = (dice(D, threshold=c, seed=2).share for c in (20, 100))
     assert 0 < alarm < watch < 1
-    raised = dice(D, state="watch", seed=2, thresholds=(80.0, 400.0)).share
+    raised = dice(D, threshold=80, seed=2).share
     assert raised < watch
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.integers(0, 99))
 def test_evidence_at_one_is_the_least_that_any_seed_gives(values, seed):
     D = np.array(values)
-    least = dice(D, state="watch", seed=0, seed_count=3, burn_in=5).evidence_at_one
+    least = dice(D, threshold=20, seed=0, seed_count=3, burn_in=5).evidence_at_one
     for E in conformal(np.tile(D, (3, 1)), horizon=1500, seed=seed, burn_in=5):
         assert least <= E[-1] * (1 + 1e-12)
-
-
-def test_only_a_state_that_can_be_entered_has_a_share():
-    with pytest.raises(ValueError, match="state in watch, alarm; got 'quiet'"):
-        dice(QUIET, state="quiet", seed=1)

@@ -57,7 +57,7 @@ PUBLIC = {
     "minimum_detectable_flips",
     "mixture",
     "mixture_no_growth",
-    "next_state",
+    "enters",
     "onset",
     "pair_count",
     "pair_counts",
