@@ -9,14 +9,15 @@ only copies of a head kept elsewhere help.
 
 from __future__ import annotations
 
-import contextlib
+import mmap
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -27,6 +28,7 @@ GENESIS = "0" * 64
 #: What a head names that counts no line.
 NO_LINE: dict[str, Any] = {"seq": -1, "hash": GENESIS}
 KINDS = ("registration", "run", "labels", "baseline", "release")
+_HEAD = re.compile(rb'{"hash":"([0-9a-f]{64})","seq":(0|[1-9][0-9]{0,15})}\n')
 
 
 @dataclass(frozen=True)
@@ -66,26 +68,20 @@ def parse_line(raw: bytes, *, where: str) -> Line:
     """
     try:
         body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise IntegrityError("ledger line is not JSON", where=where, got=str(error)) from None
-    known = isinstance(body, dict) and {"seq", "prev", "kind", "at"} <= body.keys()
-    if not known or not isinstance(body["seq"], int) or body["kind"] not in KINDS:
-        raise IntegrityError(
-            "ledger line lacks seq, prev, kind or at", where=where, expected=f"kind in {KINDS}"
-        )
-    # Sorted compact JSON is already canonical unless a key or number is exotic.
-    if orjson.dumps(body, option=orjson.OPT_SORT_KEYS) != raw:
-        try:
-            canonical = canonical_json(body)
-        except (TypeError, ValueError) as error:
-            raise IntegrityError(
-                "ledger line is not canonical JSON", where=where, got=str(error)
-            ) from None
-        if canonical != raw:
-            raise IntegrityError(
-                "ledger line is not in canonical form: it was edited or re-encoded", where=where
-            )
-    return Line(body, sha256_hex(raw))
+        # Sorted compact JSON is already canonical unless a key or number is exotic.
+        plain = orjson.dumps(body, option=orjson.OPT_SORT_KEYS) == raw
+        sound = plain or canonical_json(body) == raw
+        fields = isinstance(body["seq"], int) and body["kind"] in KINDS
+        if sound and fields and {"prev", "at"} <= body.keys():
+            return Line(body, sha256_hex(raw))
+        found = "another form"
+    except (KeyError, TypeError, ValueError) as error:
+        found = repr(error)
+    raise IntegrityError(
+        "ledger line is not canonical JSON with seq, prev, kind and at: edited or re-encoded",
+        where=where,
+        got=found,
+    )
 
 
 class Ledger:
@@ -127,16 +123,17 @@ class Ledger:
             A field holds a float.
         """
         previous = self.last()
+        named = previous.named if previous else NO_LINE
         body = {
             **fields,
-            "seq": 0 if previous is None else previous.seq + 1,
-            "prev": GENESIS if previous is None else previous.hash,
+            "seq": named["seq"] + 1,
+            "prev": named["hash"],
             "kind": kind,
-            "at": max(timestamp(at), "" if previous is None else previous.body["at"]),
+            "at": max(timestamp(at), previous.body["at"] if previous else ""),
         }
         raw = canonical_json(body)
         self.chain.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(self.chain, raw + b"\n", os.O_APPEND)
+        write_durably(self.chain, raw + b"\n", "ab")
         line = Line(body, sha256_hex(raw))
         self._write_head(line)
         return line
@@ -148,8 +145,7 @@ class Ledger:
         """Return ``{"seq", "hash"}`` of the head file, or None where there is none."""
         if not self.head.exists():
             return None
-        raw = self.head.read_bytes()
-        if found := re.fullmatch(rb'{"hash":"([0-9a-f]{64})","seq":(0|[1-9][0-9]{0,15})}\n', raw):
+        if found := _HEAD.fullmatch(self.head.read_bytes()):
             return {"seq": int(found[2]), "hash": found[1].decode()}
         raise IntegrityError("head.json is not of its form", where=str(self.head))
 
@@ -166,9 +162,10 @@ class Ledger:
         """
         done = []
         head = self.read_head() or NO_LINE
-        tail = torn_tail(self.chain)
+        with _mapped(self.chain) as data:
+            tail = data[data.rfind(b"\n") + 1 :]
         if tail and head["hash"] == sha256_hex(tail):
-            write_durably(self.chain, b"\n", os.O_APPEND)
+            write_durably(self.chain, b"\n", "ab")
             done.append("ended the last line of chain.jsonl, which head.json counts")
         elif drop_torn_tail(self.chain):
             done.append("dropped a torn last line of chain.jsonl")
@@ -187,76 +184,55 @@ class Ledger:
         return done
 
 
-def lines_backwards(path: Path, *, block: int = 1 << 16) -> Iterator[bytes]:
+@contextmanager
+def _mapped(path: Path) -> Iterator[mmap.mmap | bytes]:
+    """Give a file's bytes without reading them; none if it is absent."""
+    if not path.exists() or not path.stat().st_size:
+        yield b""
+        return
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        yield data
+
+
+def lines_backwards(path: Path) -> Iterator[bytes]:
     """Yield the complete lines of a file from the last to the first, without newlines."""
-    position = complete_end(path)
-    rest = b""
-    with path.open("rb") if position else contextlib.nullcontext() as stream:
-        while stream and position > 0:
-            step = min(block, position)
-            position -= step
-            stream.seek(position)
-            rest, *later = (stream.read(step) + rest).split(b"\n")
-            yield from (raw for raw in reversed(later) if raw)
-    if rest:
-        yield rest
+    with _mapped(path) as data:
+        end = data.rfind(b"\n")
+        while end >= 0:
+            start = data.rfind(b"\n", 0, end)
+            if raw := data[start + 1 : end]:
+                yield raw
+            end = start
 
 
-def complete_end(path: Path, *, block: int = 1 << 16) -> int:
+def complete_end(path: Path) -> int:
     """Return the offset behind the last newline of a file; 0 if it has none or is absent."""
-    if not path.exists():
-        return 0
-    with path.open("rb") as stream:
-        position = stream.seek(0, os.SEEK_END)
-        while position > 0:
-            step = min(block, position)
-            position -= step
-            stream.seek(position)
-            found = stream.read(step).rfind(b"\n")
-            if found >= 0:
-                return position + found + 1
-    return 0
-
-
-def torn_tail(path: Path) -> bytes:
-    """Return what follows the last newline of a file; nothing if it is absent."""
-    if not path.exists():
-        return b""
-    with path.open("rb") as stream:
-        stream.seek(complete_end(path))
-        return stream.read()
+    with _mapped(path) as data:
+        return data.rfind(b"\n") + 1
 
 
 def drop_torn_tail(path: Path) -> bool:
     """Cut what follows the last newline of a file; return whether there was anything."""
-    torn = bool(torn_tail(path))
+    end = complete_end(path)
+    torn = path.exists() and end < path.stat().st_size
     if torn:
-        os.truncate(path, complete_end(path))
+        os.truncate(path, end)
     return torn
 
 
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of `data`; ``os.write`` alone may stop early."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
-def write_durably(path: Path, data: bytes, how: int) -> None:
-    """Write `data` and wait for the disk; `how` is ``os.O_APPEND`` or ``os.O_TRUNC``."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o644)
-    try:
-        write_all(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def write_durably(path: Path, data: bytes, mode: Literal["ab", "wb"]) -> None:
+    """Append or write `data`, and wait for the disk."""
+    with path.open(mode) as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace `path` by `data`, durably: readers see the old bytes or the new ones."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    write_durably(part, data, os.O_TRUNC)
+    write_durably(part, data, "wb")
     part.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

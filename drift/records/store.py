@@ -12,9 +12,7 @@ import asyncio
 import fcntl
 import gzip
 import os
-import queue
 import re
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +21,10 @@ from typing import Any
 import orjson
 
 from drift.errors import DriftError, IntegrityError, StorageError
-from drift.records.ledger import complete_end, lines_backwards, write_all, write_durably
+from drift.records.ledger import complete_end, lines_backwards, write_durably
+
+#: What a folder holds any of that holds a record.
+_PARTS = "chain.jsonl head.json registration.json transcripts labels readings".split()
 
 
 def plain_name(name: str) -> str:
@@ -47,21 +48,15 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.registration = folder / "registration.json"
+        self.truth = folder / "truth.json"
         self.churn = folder / "churn.jsonl"
         self.findings = folder / "findings.jsonl"
         self.series = folder / "series.json"
+        self.truth = folder / "truth.json"
 
     def holds_anything(self) -> bool:
         """Tell whether the folder holds any part of a record."""
-        parts = (
-            "chain.jsonl",
-            "head.json",
-            "registration.json",
-            "transcripts",
-            "labels",
-            "readings",
-        )
-        return any((self.folder / part).exists() for part in parts)
+        return any((self.folder / part).exists() for part in _PARTS)
 
     def open_run(self, run: str) -> Path:
         return self.folder / "open" / f"{plain_name(run)}.jsonl"
@@ -106,6 +101,11 @@ def dump_line(document: dict[str, Any]) -> bytes:
     return orjson.dumps(document) + b"\n"
 
 
+def exists(path: Path) -> bool:
+    """Tell whether `path` is there, plain or compressed."""
+    return path.exists() or path.with_name(path.name + ".gz").exists()
+
+
 def read_bytes(path: Path) -> bytes:
     """Return the uncompressed bytes of `path`, or of ``<path>.gz`` if only that exists.
 
@@ -128,68 +128,51 @@ def read_bytes(path: Path) -> bytes:
         raise IntegrityError(f"file cannot be read: {error}", where=str(path)) from None
 
 
-def parse_lines(data: bytes, *, where: Path) -> list[dict[str, Any]]:
-    """Return the JSON objects of a ``.jsonl`` file's bytes.
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a transcript, labels, churn or findings file.
 
     Raises
     ------
     IntegrityError
-        A line is not a JSON object; the line is named.
+        The file cannot be read, or a line is not a JSON object; the line is named.
     """
-    rows = []
-    for number, raw in enumerate(data.split(b"\n"), start=1):
-        if not raw:
-            continue
-        try:
-            row = orjson.loads(raw)
-        except orjson.JSONDecodeError as error:
-            raise IntegrityError(
-                "line is not JSON", where=f"{where}:{number}", got=str(error)
-            ) from None
-        if not isinstance(row, dict):
-            raise IntegrityError("line is not a JSON object", where=f"{where}:{number}")
-        rows.append(row)
-    return rows
+    lines = enumerate(read_bytes(path).split(b"\n"), start=1)
+    return [_row(raw, f"{path}:{number}") for number, raw in lines if raw]
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a transcript, labels, churn or findings file."""
-    return parse_lines(read_bytes(path), where=path)
-
-
-def exists(path: Path) -> bool:
-    """Tell whether `path` is there, plain or compressed."""
-    return path.exists() or path.with_name(path.name + ".gz").exists()
+def _row(raw: bytes, where: str) -> dict[str, Any]:
+    try:
+        row = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise IntegrityError("line is not JSON", where=where, got=str(error)) from None
+    if not isinstance(row, dict):
+        raise IntegrityError("line is not a JSON object", where=where)
+    return row
 
 
 def append_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     """Append rows to a derived log, durably."""
-    data = b"".join(map(dump_line, rows))
-    if not data:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, data, os.O_APPEND)
+    if data := b"".join(map(dump_line, rows)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(path, data, "ab")
 
 
 def drop_rows_of(path: Path, run: str) -> None:
     """Cut the rows of `run` and a torn line from the end of a derived log."""
-    if not path.exists():
-        return
     keep = complete_end(path)
     for raw in lines_backwards(path):
-        (row,) = parse_lines(raw, where=path)
-        if row.get("run") != run:
+        if _row(raw, f"{path}: from the end").get("run") != run:
             break
         keep -= len(raw) + 1
-    if keep < path.stat().st_size:
+    if path.exists() and keep < path.stat().st_size:
         os.truncate(path, keep)
 
 
 class Appender:
     """Appends rows to one file; a row counts only after its group's fsync.
 
-    A thread takes what has gathered, writes it, calls fsync once and then wakes
-    the waiting tasks, so the event loop never waits for the disk.
+    What gathers while one group is written makes the next one. A thread writes,
+    so the event loop never waits for the disk.
 
     Examples
     --------
@@ -198,22 +181,20 @@ class Appender:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._queue: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._gathered: list[bytes] = []
+        self._group: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+        self._failure: StorageError | None = None
 
     async def __aenter__(self) -> Appender:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._write_groups, name="appender", daemon=True)
-        self._thread.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
-        os.close(self._descriptor)
+        if self._group:
+            await asyncio.wait({self._group})
+        async with self._writing:
+            return
 
     async def append(self, document: dict[str, Any]) -> None:
         """Return once the row is durable.
@@ -223,38 +204,22 @@ class Appender:
         StorageError
             The disk refused it (full, read-only); the row is not stored.
         """
-        stored: asyncio.Future[None] = self._loop.create_future()
-        self._queue.put((dump_line(document), stored))
-        await stored
+        self._gathered.append(dump_line(document))
+        self._group = self._group or asyncio.create_task(self._write())
+        await asyncio.shield(self._group)
 
-    def _write_groups(self) -> None:
-        failure: StorageError | None = None
-        closing = False
-        while not closing:
-            group = [self._queue.get()]
-            while not self._queue.empty():
-                group.append(self._queue.get())
-            closing = None in group
-            waiting = [item for item in group if item is not None]
-            if waiting and failure is None:
+    async def _write(self) -> None:
+        async with self._writing:
+            data, self._gathered, self._group = b"".join(self._gathered), [], None
+            if not self._failure:
                 try:
-                    write_all(self._descriptor, b"".join(data for data, _ in waiting))
-                    os.fsync(self._descriptor)
+                    await asyncio.to_thread(write_durably, self._path, data, "ab")
                 except OSError as error:
                     # A part of the group may be on disk: nothing may follow it.
-                    failure = StorageError(
+                    self._failure = StorageError(
                         f"an answer could not be stored: {error.strerror}",
                         where=str(self._path),
                         next_step="free the disk and run the command again; it resumes the run",
                     )
-            self._loop.call_soon_threadsafe(_settle, [future for _, future in waiting], failure)
-
-
-def _settle(futures: list[asyncio.Future[None]], failure: StorageError | None) -> None:
-    for future in futures:
-        if future.done():
-            continue
-        if failure is None:
-            future.set_result(None)
-        else:
-            future.set_exception(failure)
+        if self._failure:
+            raise self._failure
