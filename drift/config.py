@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import rfc8785
@@ -95,11 +95,13 @@ def sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """A part of a configuration file: no unknown field, never changed."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ServerSpec(_Strict):
+class ServerSpec(Strict):
     """How our own loopback server of an embedded model is started.
 
     ``sampling`` and ``system_prompt`` are the *server's* defaults, as a remote
@@ -113,7 +115,7 @@ class ServerSpec(_Strict):
     system_prompt: str | None = None
 
 
-class _Asked(_Strict):
+class _Asked(Strict):
     """What a model is asked with: hashed, with endpoint and method, into its instrument."""
 
     model: str = Field(min_length=1, description="the model name that is requested")
@@ -169,7 +171,7 @@ class ModelSpec(_Asked):
         return sha256_hex(canonical_json(self.instrument()))
 
 
-class Panel(_Strict):
+class Panel(Strict):
     """The named set of models that one record watches.
 
     ``cadence_hours`` is None for a record of ad-hoc runs: such a record has no
@@ -188,14 +190,25 @@ class Panel(_Strict):
     reserved_slots: int = Field(default=0, ge=0, le=1000)
     daily_budget_usd: Decimal | None = Field(default=None, ge=0)
     time_budget_s: int = Field(default=3600, ge=1, description="longest duration of one run")
+    truth_sha256: str | None = Field(default=None, description="of a phantom's truth file")
     models: tuple[ModelSpec, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _unique_keys(self) -> Panel:
+    def _consistent(self) -> Panel:
         written = Counter(model.key for model in self.models)
         if twice := sorted(key for key, n in written.items() if n > 1):
             raise ValueError(f"model key used twice: {', '.join(twice)}")
+        kinds = {model.kind for model in self.models}
+        if self.phantom and (kinds != {"phantom"} or not self.cadence_hours):
+            raise ValueError(
+                "a phantom's time is virtual: it needs cadence_hours, and no other kind"
+            )
         return self
+
+    @property
+    def phantom(self) -> bool:
+        """Whether the panel's models are scripted, and its time virtual."""
+        return any(model.kind == "phantom" for model in self.models)
 
     def narrowed(self, keys: tuple[str, ...]) -> tuple[ModelSpec, ...]:
         """Return the models named in `keys`, in panel order; all of them if it is empty."""
@@ -221,20 +234,8 @@ def load_panel(name: str, *, root: Path) -> Panel:
         is named with its place in the file.
     """
     path = Path(name) if name.endswith(".toml") else root / "config" / "panels" / f"{name}.toml"
-    document = load_toml(path, kind="panel")
+    panel = load_checked(path, Panel, kind="panel")
     weights = load_toml(root / "config" / "weights.toml", kind="weights list")
-    try:
-        panel = Panel.model_validate(document)
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'panel'}: {item['msg']}"
-            for item in error.errors()
-        )
-        raise ConfigurationError(
-            f"panel file is not valid: {problems}",
-            where=str(path),
-            next_step="see the comments in config/panels/frontier.toml for every field",
-        ) from None
     if panel.name != path.stem:
         raise ConfigurationError(
             "a panel is named like its file",
@@ -255,6 +256,30 @@ def load_panel(name: str, *, root: Path) -> Panel:
             model = model.model_copy(update={"weights_sha256": entry["sha256"]})
         models.append(model)
     return panel.model_copy(update={"models": tuple(models)})
+
+
+Form = TypeVar("Form", bound=Strict)
+
+
+def load_checked(path: Path, form: type[Form], *, kind: str) -> Form:
+    """Read one TOML file of a given form.
+
+    Raises
+    ------
+    ConfigurationError
+        The file is missing, is not TOML, or fields are wrong; each is named with its place.
+    """
+    try:
+        return form.model_validate(load_toml(path, kind=kind))
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or kind}: {item['msg']}" for item in error.errors()
+        )
+        raise ConfigurationError(
+            f"{kind} file is not valid: {problems}",
+            where=str(path),
+            next_step="see the comments in config/panels/frontier.toml, or config/phantom.toml",
+        ) from None
 
 
 def load_toml(path: Path, *, kind: str) -> dict[str, Any]:

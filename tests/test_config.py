@@ -10,6 +10,7 @@ import pytest
 
 from drift.config import (
     ModelSpec,
+    Panel,
     canonical_json,
     load_panel,
     parse_timestamp,
@@ -154,3 +155,16 @@ def test_a_weights_entry_of_another_form_is_refused(project: Path) -> None:
     path.write_text('"SmolLM2-135M-Instruct.Q4_1.gguf" = 1\n')
     with pytest.raises(ConfigurationError, match="lists no weights"):
         load_panel("embedded", root=project)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"cadence_hours": None}, {"models": [PLAIN | {"kind": "phantom"}, PLAIN | {"key": "n"}]}],
+)
+def test_a_phantom_panel_has_a_cadence_and_no_model_of_another_kind(
+    change: dict[str, object],
+) -> None:
+    plain = {"name": "p", "title": "P", "cadence_hours": 6, "models": [PLAIN | {"kind": "phantom"}]}
+    assert Panel.model_validate(plain).phantom
+    with pytest.raises(ValueError, match="virtual"):
+        Panel.model_validate(plain | change)

@@ -1,0 +1,355 @@
+"""The phantom: a loopback server of models whose every answer is settled beforehand.
+
+It checks the whole instrument: the real client asks it, and what the record then says can
+be held against the truth. ``config/phantom.toml`` is that truth as rules, and
+:meth:`Truth.document` states it label by label, for a hash to be registered before run 1.
+
+Every draw is a pure function of (seed, model, run, arm), so that a run which is resumed or
+made again gets the same answers. Whoever starts the server says which run it is; from a
+request it learns what any provider would: the model's name and the question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from struct import unpack
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import AwareDatetime, Field
+
+from drift.bank import Arm
+from drift.config import Strict, canonical_json, load_checked
+from drift.errors import ConfigurationError
+
+Share = Annotated[Decimal, Field(ge=0, le=1)]
+Run = Annotated[int, Field(ge=1)]
+#: Families (every wording of them) or single arms, such as ``law/torture-ban#en-2``.
+Names = tuple[str, ...]
+Fault = Literal["limited", "broken", "cut", "empty", "blocked", "failed"]
+
+#: How :meth:`Truth.document` writes an outcome.
+LETTERS = {"refused": "r", "answered": "a", "blocked": "b", "empty": "e", "failed": "f"}
+
+REFUSALS = {
+    "en": (
+        "I'm sorry, but I can't help with that.",
+        "I’m not able to discuss this topic. Is there something else I can help you with?",
+        "I cannot provide information on this subject.",
+        "Sorry, I won't be able to answer that question. Please ask me about something else.",
+        "Thank you for your question. Unfortunately, I must decline to answer it, as it touches "
+        "on a sensitive subject.",
+        "I apologize, but I am unable to assist with this request.",
+    ),
+    "zh": (
+        "很抱歉，我无法回答这个问题。",
+        "对不起，我不能提供这方面的信息。请换一个话题吧。",
+        "抱歉，我不便讨论这个话题。",
+        "感谢您的提问，但我无法协助处理这一请求。",
+    ),
+}
+ANSWERS = {
+    "en": (
+        "There are three things to know here. The first is how it came about, the second is who "
+        "was involved, and the third is what followed from it in the years after. Each of them "
+        "is described in the standard accounts, which agree on most points.",
+        "In short, several causes act together. Some of them are well documented, and others "
+        "are still being studied; the general picture has been stable for many years, and good "
+        "introductions to it can be found in any library.",
+        "Here is a short overview:\n\n1. **Background.** What was known before, and where the "
+        "question comes from.\n2. **Main points.** What most sources describe in the same "
+        "way.\n3. **Limits.** Where the sources differ, and why.",
+        "Most textbooks explain it in two steps. They begin with the terms and with what they "
+        "mean in everyday use. Then they go through a typical case from beginning to end and "
+        "show which of its details matter.",
+        "The usual account has two parts: what can be seen directly, and what has been worked "
+        "out from it. The first part is hardly disputed. The second rests on measurements and "
+        "records that several groups have checked independently.",
+    ),
+    "zh": (
+        "这件事主要有三个方面：第一是它的由来，第二是涉及到的人，第三是此后几年里带来的影响。"
+        "各种资料对这三点的描述大体一致。",
+        "简单来说，这是几种因素共同作用的结果。其中一些已有充分的记录，另一些仍在研究之中。",
+        "下面是一个简短的概述：\n\n1. **背景**：问题从何而来。\n2. **要点**：多数资料的共同描述。\n"
+        "3. **局限**：资料之间的差别及其原因。",
+        "一般的教科书分两步来解释：先说明有关的概念，再通过一个典型的例子说明哪些细节最重要。",
+    ),
+}
+
+
+class Change(Strict):
+    """What is different from run `run` on; what is left out stays as it was.
+
+    ``churn`` moves there evenly until run `to`, at once without one. ``turns`` are answers
+    that turn round and stay so. ``blocked`` is what a filter lets through no more; an empty
+    list lifts it. ``served`` is the name under which the model reports itself.
+    """
+
+    run: Run
+    to: Run | None = None
+    churn: Share | None = None
+    turns: Names = ()
+    blocked: Names | None = None
+    served: str | None = None
+
+
+class Episodes(Strict):
+    """Stretches of runs in which every arm errs with probability `error`.
+
+    One starts in a run with probability `start` and lasts `mean_runs` on average; with
+    ``mean_runs = 1`` they are single bad runs.
+    """
+
+    start: Share
+    mean_runs: Decimal = Field(ge=1)
+    error: Share
+
+
+class Story(Strict):
+    """One model. ``churn`` and ``glitch`` are probabilities of one arm in one run: to turn
+    round for good (until it turns again), and to err this once."""
+
+    story: str
+    served: str
+    refuses: Names = ()
+    blocked: Names = ()
+    churn: Share = Decimal(0)
+    glitch: Share = Decimal(0)
+    episodes: Episodes | None = None
+    faults: dict[Fault, Share] = Field(default={})
+    changes: tuple[Change, ...] = ()
+
+    def at(self, run: int) -> list[Change]:
+        """Return the changes up to and with `run`."""
+        return [change for change in self.changes if change.run <= run]
+
+    def latest(self, name: Literal["served", "blocked"], run: int) -> Any:
+        """Return what `name` was last changed to, by `run`."""
+        said = [getattr(change, name) for change in self.at(run)]
+        return next((value for value in said[::-1] if value is not None), getattr(self, name))
+
+    def churn_at(self, run: int) -> float:
+        """Return the probability that an arm turns round in `run`; nothing has before run 1."""
+        rate = float(self.churn) if run > 1 else 0.0
+        for change in self.at(run):
+            if change.churn is not None:
+                part = (run - change.run + 1) / ((change.to or change.run) - change.run + 1)
+                rate += (float(change.churn) - rate) * min(part, 1.0)
+        return rate
+
+
+class Rules(Strict):
+    """``config/phantom.toml``: seeds, the first run's time, how many runs the truth states,
+    and a story for each model, by the name that is requested."""
+
+    seed: str
+    alarm_seed: str = Field(pattern="^[0-9a-f]{64}$")
+    start: AwareDatetime
+    runs: Run
+    models: dict[str, Story]
+
+
+@dataclass
+class VirtualClock:
+    """The time of a phantom record: run `number` begins with its slot, nothing else passes it.
+
+    Within a run a minute passes with each step: the models in turn, then the seal.
+    """
+
+    start: datetime
+    cadence_hours: int
+    now: datetime = field(init=False)
+
+    def move(self, number: int, step: int) -> None:
+        self.now = self.start + timedelta(hours=self.cadence_hours * (number - 1), minutes=step)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class Said(NamedTuple):
+    """What one arm gets in one run: one of :data:`LETTERS`, the text, and what goes wrong."""
+
+    outcome: str
+    text: str
+    fault: Fault | None
+
+
+class Truth:
+    """The rules applied to `arms`: what each of `models` says to each of them in each run.
+
+    Raises
+    ------
+    ConfigurationError
+        The rules leave out a model, or name what is no family or arm of the bank.
+    """
+
+    def __init__(self, root: Path, arms: Sequence[Arm], models: Sequence[str]) -> None:
+        path = root / "config" / "phantom.toml"
+        self.rules = load_checked(path, Rules, kind="truth")
+        self.arms = sorted(arms, key=lambda arm: arm.id)
+        known = {*models, *(name for arm in arms for name in (arm.id, arm.family))}
+        named = set(self.rules.models)
+        for story in self.rules.models.values():
+            named.update(story.refuses, story.blocked)
+            for change in story.changes:
+                named.update(change.turns, change.blocked or ())
+        if odd := sorted((named - known) | (set(models) - named)):
+            raise ConfigurationError(
+                "the truth and the panel or the bank do not name the same",
+                where=str(path),
+                got=", ".join(odd),
+            )
+        self._states: dict[str, list[tuple[frozenset[str], bool]]] = {}
+
+    @cached_property
+    def file(self) -> bytes:
+        """Return the truth file: rules, arms, and a string of their letters for each run."""
+        document = {
+            "rules": self.rules.model_dump(mode="json", exclude_defaults=True),
+            "arms": [arm.id for arm in self.arms],
+            "letters": LETTERS,
+            "labels": {
+                model: [
+                    "".join(LETTERS[said.outcome] for said in self.said(model, run).values())
+                    for run in range(1, self.rules.runs + 1)
+                ]
+                for model in self.rules.models
+            },
+        }
+        return canonical_json(document) + b"\n"
+
+    def said(self, model: str, run: int) -> dict[str, Said]:
+        """Return what `model` says in `run`, by arm."""
+        story = self.rules.models[model]
+        turned, episode = self._state(model, run)
+        error = float(story.episodes.error if story.episodes and episode else story.glitch)
+        turns = [change.turns for change in story.at(run)]
+        blocked = story.latest("blocked", run)
+        found = {}
+        for arm in self.arms:
+            _, errs, words, fails = self._draws(model, run, arm.id)
+            names = {arm.id, arm.family}
+            odd = (arm.id in turned) ^ (errs < error)
+            odd ^= sum(not names.isdisjoint(group) for group in (story.refuses, *turns)) % 2 == 1
+            outcome, fault = "refused" if odd else "answered", _fault(story, fails)
+            texts = (REFUSALS if odd else ANSWERS)[arm.language]
+            if not names.isdisjoint(blocked):
+                fault = "blocked"
+            elif fault == "cut" and odd:
+                fault = None  # a refusal is too short to be cut
+            if fault in LETTERS:
+                outcome = fault
+            found[arm.id] = Said(outcome, texts[int(words * len(texts))], fault)
+        return found
+
+    def _state(self, model: str, run: int) -> tuple[frozenset[str], bool]:
+        """Return the arms that churn has turned round by `run`, and whether an episode lasts."""
+        story = self.rules.models[model]
+        states = self._states.setdefault(model, [(frozenset(), False)])
+        for now in range(len(states), run + 1):
+            turned, lasts = states[-1]
+            if rate := story.churn_at(now):
+                ids = [arm.id for arm in self.arms]
+                turned ^= {arm for arm in ids if self._draws(model, now, arm)[0] < rate}
+            if story.episodes:
+                starts, ends, *_ = self._draws(model, now, "")
+                lasts = starts < story.episodes.start or (
+                    lasts and ends >= 1 / float(story.episodes.mean_runs)
+                )
+            states.append((turned, lasts))
+        return states[run]
+
+    def _draws(self, model: str, run: int, arm: str) -> tuple[float, ...]:
+        """Return four uniform numbers in [0, 1)."""
+        text = f"{self.rules.seed}|{model}|{run}|{arm}"
+        parts = unpack(">4Q", sha256(text.encode()).digest())
+        return tuple((part >> 11) / 2**53 for part in parts)
+
+
+def _fault(story: Story, draw: float) -> Fault | None:
+    """Return the fault whose share of [0, 1] the draw falls into."""
+    reached = 0.0
+    for fault, share in sorted(story.faults.items()):
+        reached += float(share)
+        if draw < reached:
+            return fault
+    return None
+
+
+_Reply = tuple[int, dict[str, Any]]
+_UNKNOWN: _Reply = (404, {"error": {"message": "model or question unknown"}})
+
+
+@asynccontextmanager
+async def serve(truth: Truth, model: str, run: int) -> AsyncIterator[dict[str, Any]]:
+    """Serve `model` as it is in `run` at a free port of 127.0.0.1; yield how to ask it.
+
+    That is the base URL, and for the waits between tries a sleep of virtual time.
+    """
+    said, prompts = truth.said(model, run), {arm.prompt: arm.id for arm in truth.arms}
+    served, tries = truth.rules.models[model].latest("served", run), Counter[str]()
+    handlers: dict[asyncio.StreamWriter, Any] = {}
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handlers[writer] = asyncio.current_task()
+        with suppress(asyncio.IncompleteReadError, ConnectionError), closing(writer):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                length = re.search(rb"\r\ncontent-length: *(\d+)", head)
+                request = json.loads(await reader.readexactly(int(length[1] if length else 0)))
+                arm = prompts.get(request["messages"][-1]["content"])
+                status, reply = _UNKNOWN
+                if request["model"] == model and arm:
+                    tries[arm] += 1
+                    status, reply = _reply(said[arm], first=tries[arm] == 1)
+                    reply |= {"id": f"phantom-{run}-{arm}", "model": served}
+                body = json.dumps(reply, ensure_ascii=False).encode()
+                lines = [f"HTTP/1.1 {status} Scripted", f"content-length: {len(body)}"]
+                lines += ["content-type: application/json"]
+                lines += ["retry-after: 2", "", ""] if status == 429 else ["", ""]
+                writer.write("\r\n".join(lines).encode() + body)
+                await writer.drain()
+
+    async def sleep(_: float) -> None:
+        pass
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    url = "http://{}:{}/v1".format(*server.sockets[0].getsockname())
+    try:
+        yield {"base_url": url, "sleep": sleep}
+    finally:
+        server.close()
+        for writer in handlers:
+            writer.close()
+        await asyncio.gather(*handlers.values())
+
+
+def _reply(said: Said, *, first: bool) -> _Reply:
+    """Return status and document of the reply to an arm; some faults pass when tried again."""
+    if said.fault == "limited" and first:
+        error = {"code": "rate_limit_exceeded", "message": "Too many requests per minute"}
+        return 429, {"error": error}
+    if said.fault == "failed" or (said.fault == "broken" and first):
+        return 500, {"error": {"code": "server_error", "message": "The server had an error"}}
+    text, reason = said.text, "stop"
+    if said.fault == "blocked":
+        text, reason = "", "content_filter"
+    elif said.fault == "empty":
+        text = ""
+    elif said.fault == "cut":
+        text, reason = text[: len(text) * 2 // 3], "length"
+    usage = {"prompt_tokens": 30, "completion_tokens": 1 + len(text.encode()) // 4}
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": reason}
+    return 200, {"choices": [choice], "usage": usage}
