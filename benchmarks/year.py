@@ -24,6 +24,7 @@ from pathlib import Path
 from drift.config import Panel, timestamp
 from drift.probing.client import messages_sha256
 from drift.records.derive import derive
+from drift.records.registration import registered_bank
 from drift.records.verify import verify_record
 from drift.refresh import Record
 
@@ -61,8 +62,8 @@ def add_run(made: Record, number: int, chance: random.Random) -> None:
     made.clock = lambda: now
     with made.opened():
         registration = made.register()[0]
-        current = made._begin(now, made.panel.models, made.bank(registration), registration)
-        prompts = made.bank(registration).prompts
+        bank = registered_bank(made.store, registration.body)
+        current, prompts = made._begin(made.panel.models, bank, registration), bank.prompts
         sent = {
             key: messages_sha256([{"role": "user", "content": prompts[key]}])
             for key in current.header["keys"]
@@ -90,7 +91,7 @@ def add_run(made: Record, number: int, chance: random.Random) -> None:
                     }
                 )
         made._seal(current, registration)
-        derive(made.store, made.ledger)
+        derive(made.store, made.ledger, clock=made.clock)
 
 
 def timed_run(made: Record, number: int, chance: random.Random) -> float:

@@ -9,25 +9,23 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from drift import __version__
-from drift.bank import load_bank
+from drift.bank import SCOPES, load_bank
 from drift.config import Panel, load_panel, load_toml, project_root
 from drift.errors import ConfigurationError, DriftError, PartialError
 from drift.probing.cost import estimate
 from drift.probing.weights import fetch_weights
+from drift.records.compare import compare_runs
 from drift.records.derive import read_series
 from drift.records.ledger import Ledger
 from drift.records.registration import in_force
@@ -35,6 +33,7 @@ from drift.records.store import Store
 from drift.records.verify import verify_record
 from drift.records.verify_chain import Verification
 from drift.refresh import Outcome, Record
+from drift.terminal import bar, out, say, warn
 
 app = typer.Typer(
     help="Ask a panel of models the same benign questions, seal and judge the answers, "
@@ -49,24 +48,6 @@ weights_app = typer.Typer(help="Weights of the embedded models.", no_args_is_hel
 app.add_typer(bank_app, name="bank")
 app.add_typer(weights_app, name="weights")
 
-out = Console(soft_wrap=True, highlight=False)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
-
-
-def _inert(text: str) -> str:
-    """Return text that a terminal shows and does not obey: providers' words may be in it."""
-    shown = (mark if mark.isprintable() or mark == "\n" else f"\\x{ord(mark):02x}" for mark in text)
-    return escape("".join(shown))
-
-
-def _say(text: str) -> None:
-    out.print(_inert(text))
-
-
-def _warn(text: str) -> None:
-    err.print(_inert(text))
-
-
 PanelOption = Annotated[
     str, typer.Option("--panel", help="A name in config/panels, or the path of a panel file.")
 ]
@@ -80,16 +61,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts
 def main() -> None:
     """Run the command line; a known error becomes a message and its exit code."""
     try:
-        app(standalone_mode=True)
+        app(prog_name="drift", standalone_mode=True)
     except DriftError as error:
-        _warn(f"error: {error}")
+        warn(f"error: {error}")
         sys.exit(error.exit_code)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        _warn(f"error: {error.strerror or error}{where}; what was stored stays, run it again")
+        warn(f"error: {error.strerror or error}{where}; what was stored stays, run it again")
         sys.exit(1)
     except KeyboardInterrupt:
-        _warn("interrupted; a run that was being asked is resumed by the next refresh")
+        warn("interrupted; a run that was being asked is resumed by the next refresh")
         sys.exit(130)
 
 
@@ -114,49 +95,21 @@ def _record(panel: str, data: Path | None) -> Record:
     return Record(loaded, folder=(data or root / "data") / loaded.name, root=root)
 
 
-@contextmanager
-def _bar(unit: str) -> Iterator[Callable[[str, int, int], None]]:
-    """Show progress: bars on a terminal, a line at every tenth otherwise."""
-    if err.is_terminal:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:.0f}/{task.total:.0f} " + unit),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=err) as bars:
-            tasks: dict[str, Any] = {}
-
-            def show(name: str, done: int, total: int) -> None:
-                if name not in tasks:
-                    tasks[name] = bars.add_task(escape(name), total=total)
-                bars.update(tasks[name], completed=done, total=total)
-
-            yield show
-        return
-    tenths: dict[str, int] = {}
-
-    def say(name: str, done: int, total: int) -> None:
-        tenth = 10 * done // total if total else 0
-        if tenth != tenths.get(name):
-            tenths[name] = tenth
-            _warn(f"{name}: {done:.0f} of {total:.0f} {unit}")
-
-    yield say
-
-
-def _refresh(record: Record, models: str) -> Outcome:
+def _refresh(record: Record, models: str, runs: int | None = None) -> Outcome:
     chosen = models or os.environ.get("REFUSAL_DRIFT_MODELS", "")
     keys = [key.strip() for key in chosen.split(",") if key.strip()]
-    with record.opened(), _bar("answers") as progress:
-        return record.refresh(models=keys, progress=progress, say=_warn)
+    with record.opened(), bar("runs" if runs else "answers") as progress:
+        if runs:
+            return record.refresh_to(runs, models=keys, progress=progress)
+        return record.refresh(models=keys, progress=progress, say=warn)
 
 
 def _say_outcome(outcome: Outcome) -> None:
     for note in outcome.notes:
-        _warn(note)
+        warn(note)
     state = "sealed" if outcome.sealed else "still open"
-    _say(f"run {outcome.run} ({outcome.scope}): {outcome.asked} answers stored, {state}")
+    if outcome.run:
+        say(f"run {outcome.run} ({outcome.scope}): {outcome.asked} answers stored, {state}")
 
 
 @app.command()
@@ -166,14 +119,18 @@ def refresh(
     models: Annotated[
         str, typer.Option(help="Only these models, by key, with commas; also REFUSAL_DRIFT_MODELS.")
     ] = "",
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Of a phantom: go on until it holds so many runs.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make one run: ask the panel, seal the answers, judge them, derive the reading.
 
     A run that was killed or paused is resumed while its slot lasts. The record is
-    registered first if it is new.
+    registered first if it is new. Only a phantom's runs can follow each other at once.
     """
-    outcome = _refresh(_record(panel, data), models)
+    record = _record(panel, data)
+    outcome = _refresh(record, models, runs if record.truth or runs != 1 else None)
     if as_json:
         print(json.dumps(asdict(outcome) | {"exit_code": outcome.exit_code}))
     else:
@@ -212,7 +169,7 @@ def report(
         {"embedded"} | {path.parent.name for path in folder.glob("*/chain.jsonl")}
     )
     _known(folder, [name for name in names if name != "embedded"])
-    with _bar("pages") as progress:
+    with bar("pages") as progress:
         index = build_site(
             root=root,
             records=[RecordRef(name, folder / name) for name in names],
@@ -224,10 +181,10 @@ def report(
     sidebar = (root / "_quarto.yml").read_text(encoding="utf-8")
     for name in names:
         if f"report/{name}/" not in sidebar:
-            _warn(f"{name} is on the front page; for the sidebar add to contents in _quarto.yml:")
-            _warn(f"      - section: {name.capitalize()}")
-            _warn(f"        contents: report/{name}/*.ipynb")
-    _say(str(index))
+            warn(f"{name} is on the front page; for the sidebar add to contents in _quarto.yml:")
+            warn(f"      - section: {name.capitalize()}")
+            warn(f"        contents: report/{name}/*.ipynb")
+    say(str(index))
 
 
 def _run_of_this_machine(data: Path | None) -> str | None:
@@ -239,7 +196,7 @@ def _run_of_this_machine(data: Path | None) -> str | None:
     except DriftError as error:
         if error.exit_code not in (3, 5):
             raise
-        _warn(str(error))
+        warn(str(error))
         return f"This machine's run is missing: {error.what}."
     _say_outcome(outcome)
     if outcome.exit_code not in (0, 3, 5):
@@ -269,22 +226,16 @@ def verify(
     _known(folder, names if data is None else [*names, "."])
     found = []
     for name in names:
-        with _bar("runs") as progress:
-            found.append(
-                verify_record(
-                    folder / name,
-                    root=root,
-                    rederive=labels,
-                    progress=lambda done, total, name=name: progress(name, done, total),  # type: ignore[misc]
-                )
-            )
+        with bar("runs") as progress:
+            told = partial(progress, name)
+            found.append(verify_record(folder / name, root=root, rederive=labels, progress=told))
     if as_json:
         print(json.dumps([asdict(item) | {"assurance": item.assurance} for item in found]))
     else:
         for item in found:
             _say_verification(item)
         if not found:
-            _say(f"no record in {folder}")
+            say(f"no record in {folder}")
     raise typer.Exit(4 if any(item.problems for item in found) else 0)
 
 
@@ -303,22 +254,22 @@ def _known(folder: Path, names: list[str]) -> None:
 
 
 def _say_verification(item: Verification) -> None:
-    _say(
+    say(
         f"{item.panel}: {item.lines} ledger lines, {item.runs} runs, {item.responses} responses, "
         f"{item.labels} labels"
     )
     for step, seconds in item.seconds.items():
-        _say(f"  {step}: {seconds:.1f} s")
+        say(f"  {step}: {seconds:.1f} s")
     for note in item.notes:
-        _say(f"  note: {note}")
+        say(f"  note: {note}")
     if item.labels_not_rederivable:
-        _say(f"  {item.labels_not_rederivable} labels are not re-derivable with this code")
+        say(f"  {item.labels_not_rederivable} labels are not re-derivable with this code")
     for problem in item.problems:
-        _say(f"  {problem.how}: {problem.where} ({problem.step}: {problem.detail})")
+        say(f"  {problem.how}: {problem.where} ({problem.step}: {problem.detail})")
     if item.problems:
-        _say("  does not hold")
+        say("  does not hold")
     elif item.head:
-        _say(f"  holds; assurance {item.assurance}; head {item.head['seq']} {item.head['hash']}")
+        say(f"  holds; assurance {item.assurance}; head {item.head['seq']} {item.head['hash']}")
 
 
 @app.command()
@@ -338,10 +289,10 @@ def register(
     with record.opened():
         sealed, changes = record.register(seed=seed)
     for note in record.notes:
-        _warn(note)
+        warn(note)
     for change in changes:
-        _say(f"changed: {change}")
-    _say(f"registration in force: {sealed.hash}")
+        say(f"changed: {change}")
+    say(f"registration in force: {sealed.hash}")
 
 
 @app.command()
@@ -359,8 +310,8 @@ def rescore(
         print(json.dumps(moves))
         return
     for move in moves:
-        _say("{run} {model} {key}: {before} -> {after} by {rule}".format(**move))
-    _say(f"{len(moves)} labels move")
+        say("{run} {model} {key}: {before} -> {after} by {rule}".format(**move))
+    say(f"{len(moves)} labels move")
 
 
 @app.command()
@@ -368,62 +319,86 @@ def status(
     panel: PanelOption = "embedded", data: DataOption = None, as_json: JsonOption = False
 ) -> None:
     """Show what a record holds, what a run costs, and what is still open."""
-    root = project_root()
-    loaded = load_panel(panel, root=root)
-    folder = (data or root / "data") / loaded.name
-    found = _status(loaded, folder, root)
+    found = _status(_record(panel, data))
     if as_json:
         print(json.dumps(found))
         return
     models = found.pop("models")
     for name, value in found.items():
-        _say(f"{name.replace('_', ' ')}: {'none' if value is None else value}")
+        say(f"{name.replace('_', ' ')}: {'none' if value is None else value}")
     table = Table(*(name.replace("_", " ") for name in models[0]), box=None)
     for row in models:
         table.add_row(*("" if value is None else str(value) for value in row.values()))
     out.print(table)
-    _say("costs are upper estimates at the prices in the panel file")
+    say("costs are upper estimates at the prices in the panel file")
 
 
-def _status(panel: Panel, folder: Path, root: Path) -> dict[str, Any]:
-    store, ledger = Store(folder), Ledger(folder)
-    registration = in_force(store, ledger)
+def _status(record: Record) -> dict[str, Any]:
+    store, panel = record.store, record.panel
+    registration = in_force(store, record.ledger)
     kept = read_series(store)["models"] if store.series.exists() else {}
-    bank = load_bank(root / "config" / "probe_bank.json")
-    scopes = {scope: [arm.prompt for arm in bank.arms(scope)] for scope in ("full", "canonical")}
-    # One full run a day, canonical runs in the other slots.
-    runs = {"full": 1, "canonical": 24 // panel.cadence_hours - 1} if panel.cadence_hours else {}
+    bank = load_bank(record.bank_file)
+    scopes = {scope: [arm.prompt for arm in bank.arms(scope)] for scope in SCOPES}
+    # One full run a day unless they are listed, canonical runs in the other slots.
+    full = int(panel.scope_plan == "daily-full")
+    slots = 24 // panel.cadence_hours if panel.cadence_hours else 0
+    runs = {"full": full, "canonical": slots - full} if slots else {}
     models = []
     for model in panel.models:
-        state = kept.get(model.key, {})
-        costs = {scope: estimate(model, scopes[scope])["cost_usd"] for scope in scopes}
+        costs = {scope: estimate(model, prompts)["cost_usd"] for scope, prompts in scopes.items()}
         priced = runs and costs["full"] is not None
-        daily = (
-            sum(Decimal(costs[scope]) * count for scope, count in runs.items()) if priced else None
-        )
+        year = sum(365 * Decimal(costs[scope]) * n for scope, n in runs.items()) if priced else None
         models.append(
             {
                 "model": model.key,
-                "series": state.get("number"),
-                "runs": state.get("index"),
+                "series": getattr(kept.get(model.key), "number", None),
+                "runs": getattr(kept.get(model.key), "index", None),
                 "requests_a_full_run": len(scopes["full"]),
                 "requests_a_day": sum(len(scopes[scope]) * n for scope, n in runs.items()) or None,
                 "usd_a_full_run": costs["full"],
-                "usd_a_year": None if daily is None else f"{365 * daily:.2f}",
+                "usd_a_year": None if year is None else f"{year:.2f}",
             }
         )
+    last = (line.body["run"] for line in record.ledger.backwards() if line.kind == "run")
     return {
         "panel": panel.name,
-        "folder": str(folder),
+        "folder": str(store.folder),
         "registration": registration.hash if registration else None,
-        "last_run": next(
-            (line.body["run"] for line in ledger.backwards() if line.kind == "run"), None
-        ),
+        "last_run": next(last, None),
         "open_run": next((path.stem for path in store.open_runs()), None),
         "requests_a_day": sum(row["requests_a_day"] or 0 for row in models) or None,
         "usd_a_year": str(sum(Decimal(row["usd_a_year"] or 0) for row in models)) if runs else None,
         "models": models,
     }
+
+
+@app.command()
+def compare(
+    first: Annotated[str, typer.Argument(metavar="RUN_A", help="The earlier run.")],
+    second: Annotated[str, typer.Argument(metavar="RUN_B", help="The later run.")],
+    panel: Annotated[str, typer.Option(help="The record's name.")] = "embedded",
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two runs of one series: one look, fixed beforehand, and never a series of looks.
+
+    Shows for each model what was newly refused and newly answered, the mid-p value, and the
+    fewest flips that this look can call significant. Exit code 2 if a model's series ended.
+    """
+    folder = data or project_root() / "data"
+    _known(folder, [panel])
+    found = compare_runs(Store(folder / panel), Ledger(folder / panel), first, second)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        for name, item in found["models"].items():
+            named = {key: ", ".join(item[key]) or "none" for key in item if key.startswith("newly")}
+            say(f"{name}: {item.get('reason') or _LOOK.format(**item | named)}")
+        say(found["words"])
+    raise typer.Exit(2 if any("reason" in item for item in found["models"].values()) else 0)
+
+
+_LOOK = "newly refused: {newly_refused}; newly answered: {newly_answered}; mid-p {midp}. {sentence}"
 
 
 @bank_app.command("check")
@@ -435,7 +410,7 @@ def bank_check(
     bank = load_bank(path)
     controls = sum(family.control for family in bank.families)
     chinese = sum(family.zh is not None for family in bank.families)
-    _say(
+    say(
         f"{path}: version {bank.version}, {len(bank.families)} families "
         f"({len(bank.families) - controls} sensitive, {controls} controls), "
         f"{chinese} with a Chinese twin, {len(bank.arms('full'))} arms; no problem"
@@ -454,31 +429,21 @@ def weights_fetch(
     """
     root = project_root()
     if panel:
-        _fetch(load_panel(panel, root=root))
-        return
-    _fetch(*load_toml(root / "config" / "weights.toml", kind="weights list"))
+        return _fetch(load_panel(panel, root=root))
+    return _fetch_named(load_toml(root / "config" / "weights.toml", kind="weights list"))
 
 
-def _fetch(*wanted: Panel | str) -> None:
-    root = project_root()
-    names = {
-        name
-        for item in wanted
-        for name in ([item] if isinstance(item, str) else [model.weights for model in item.models])
-        if name
-    }
-    with _bar("bytes") as progress:
-        for name in sorted(names):
+def _fetch(panel: Panel) -> None:
+    _fetch_named(model.weights for model in panel.models if model.weights)
+
+
+def _fetch_named(names: Iterable[str]) -> None:
+    with bar("bytes") as progress:
+        for name in sorted(set(names)):
             try:
-                path = fetch_weights(name, root=root, progress=progress)
+                path = fetch_weights(name, root=project_root(), progress=progress)
             except DriftError as error:
                 if error.exit_code != 1:
                     raise
-                raise PartialError(
-                    error.what,
-                    where=error.where,
-                    got=error.got,
-                    expected=error.expected,
-                    next_step=error.next_step,
-                ) from None
-            _warn(f"{name}: checked, {path.stat().st_size} bytes")
+                raise PartialError(**vars(error)) from None
+            warn(f"{name}: checked, {path.stat().st_size} bytes")

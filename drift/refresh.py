@@ -3,32 +3,23 @@
 A run is asked into ``open/<run>.jsonl`` and sealed when every question has been put.
 Killed at any point, the next command goes on where it stopped: it completes an
 unfinished seal, resumes a run whose slot is not over, and seals one whose slot is.
+A phantom's time is virtual and follows from the number of the run alone.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from drift.bank import Bank, load_bank
-from drift.config import (
-    Clock,
-    ModelSpec,
-    Panel,
-    parse_timestamp,
-    sha256_hex,
-    timestamp,
-    utc_now,
-)
+from drift.config import Clock, ModelSpec, Panel, parse_timestamp, sha256_hex, timestamp, utc_now
 from drift.errors import (
     ConfigurationError,
     DriftError,
@@ -39,13 +30,12 @@ from drift.errors import (
     worst_exit_code,
 )
 from drift.judging import Judge, load_judge
-from drift.probing.client import ask_model, read_secret
-from drift.probing.cost import estimate, usage
-from drift.probing.embedded import serve, serving_facts
-from drift.probing.response import Ask, Response
+from drift.probing import phantom
+from drift.probing.client import read_secret
 from drift.probing.weights import weights_path
+from drift.records.asking import DAILY_BUDGET, Progress, afford, announcement, ask
 from drift.records.derive import derive, read_series
-from drift.records.ledger import Ledger, complete_end
+from drift.records.ledger import Ledger, complete_end, write_atomically
 from drift.records.registration import (
     Registration,
     build,
@@ -57,13 +47,10 @@ from drift.records.registration import (
 )
 from drift.records.run import run_id
 from drift.records.sealing import OpenRun, label_run, rescore, seal_run
-from drift.records.store import Appender, Store, append_rows
+from drift.records.store import Store, append_rows
 
 #: Largest share of the arms that may be missing or failed in a run that is not partial.
 MISSING_SHARE = 0.1
-DAILY_BUDGET = "daily budget"
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass
@@ -87,7 +74,10 @@ class Outcome:
 
 
 class Record:
-    """One record opened for writing: its files, ledger, judge and the project around it."""
+    """One record opened for writing: its files, ledger, judge and the project around it.
+
+    A phantom panel brings its own clock, and its truth with it.
+    """
 
     def __init__(self, panel: Panel, *, folder: Path, root: Path, clock: Clock = utc_now) -> None:
         self.panel, self.root, self.clock = panel, root, clock
@@ -95,33 +85,43 @@ class Record:
         self.judge: Judge = load_judge(root / "config" / "judge")
         self.bank_file = root / "config" / "probe_bank.json"
         self.notes: list[str] = []
+        self.truth: phantom.Truth | None = None
+        if panel.phantom:
+            names = [model.model for model in panel.models]
+            self.truth = phantom.Truth(root, load_bank(self.bank_file).arms("full"), names)
+            digest = sha256_hex(self.truth.file)
+            self.panel = panel.model_copy(update={"truth_sha256": digest})
+            self.clock = phantom.VirtualClock(self.truth.rules.start, panel.cadence_hours or 0)
 
     @contextmanager
     def opened(self) -> Iterator[Record]:
         """Hold the lock and complete what a killed command left unfinished."""
         with self.store.locked():
             self.notes += self.ledger.recover()
-            self._check_clock()
+            self._tick(self.runs)
+            last, now = self.ledger.last(), timestamp(self.clock())
+            if last and now < last.body["at"]:
+                raise ConfigurationError(
+                    "the clock stands before the record's last line",
+                    where=str(self.store.folder),
+                    got=now,
+                    expected=f"not before {last.body['at']}",
+                    next_step="set the machine's clock; nothing was changed",
+                )
             registration = in_force(self.store, self.ledger)
             if registration is not None:
                 self._complete(registration)
             yield self
 
-    def _check_clock(self) -> None:
-        """Refuse to write while the clock stands before what is sealed already."""
-        last, now = self.ledger.last(), timestamp(self.clock())
-        if last and now < last.body["at"]:
-            raise ConfigurationError(
-                "the clock stands before the record's last line",
-                where=str(self.store.folder),
-                got=now,
-                expected=f"not before {last.body['at']}",
-                next_step="set the machine's clock; nothing was changed",
-            )
+    @property
+    def runs(self) -> int:
+        """The number of the last sealed run."""
+        return next((int(run["number"]) for run in self._runs_since("")), 0)
 
-    def bank(self, registration: Registration) -> Bank:
-        """Return the bank that `registration` commits to."""
-        return registered_bank(self.store, registration.body)
+    def _tick(self, number: int, step: int | None = None) -> None:
+        """Move a phantom's clock to the `step`-th model of a run, by default to the run's end."""
+        if isinstance(self.clock, phantom.VirtualClock):
+            self.clock.move(number, len(self.panel.models) if step is None else step)
 
     def _complete(self, registration: Registration) -> None:
         """Finish a seal: transcript without its line, line without labels, labels not derived."""
@@ -144,7 +144,8 @@ class Record:
                     self._label(line.body, registration)
                     self.notes.append(f"labelled run {line.body['run']}")
                 break
-        derive(self.store, self.ledger)
+        self._publish_truth(registration)
+        derive(self.store, self.ledger, clock=self.clock)
 
     def _registered_judge(self, registration: Registration) -> None:
         """Refuse to label with another judge than the registered one: a series reads no other."""
@@ -175,20 +176,18 @@ class Record:
         before = in_force(self.store, self.ledger)
         kept = before.body["alarm"]["seed"] if before else None
         if seed and not re.fullmatch("[0-9a-f]{64}", seed):
-            raise ConfigurationError(
-                "not an alarm seed", got=seed, expected="64 lower-case hex digits"
-            )
+            expected = "64 lower-case hex digits"
+            raise ConfigurationError("not an alarm seed", got=seed, expected=expected)
         if seed and kept and seed != kept:
             raise ConfigurationError("the alarm's seed is registered already and cannot change")
-        bank = load_bank(self.bank_file)
-        body = build(self.panel, bank, self.judge, root=self.root, seed=kept or seed or new_seed())
-        changes = differences(before.body, body) if before else []
+        scripted = self.truth.rules.alarm_seed if self.truth else None
+        body, changes = self._present(kept or seed or scripted or new_seed(), before)
         if before and not changes:
             return before, []
         if before:
             for path in self.store.open_runs():
                 self._seal(OpenRun.read(path), before)
-            derive(self.store, self.ledger)
+            derive(self.store, self.ledger, clock=self.clock)
             body["changes"] = changes
             if before.body["judge"]["rules"] != self.judge.rules_hash:
                 moves = self.rescore()
@@ -197,7 +196,7 @@ class Record:
                 moved = Counter(
                     move["model"]
                     for move in moves
-                    if move["run"] >= series[move["model"]]["opened_at_run"]
+                    if move["run"] >= series[move["model"]].opened_at_run
                 )
                 body["rescored"] = {
                     "from": before.body["judge"]["rules"],
@@ -206,7 +205,19 @@ class Record:
         sealed = seal_registration(
             self.store, self.ledger, body, bank_file=self.bank_file, clock=self.clock
         )
+        self._publish_truth(sealed)
         return sealed, changes
+
+    def _publish_truth(self, registration: Registration) -> None:
+        """Write a phantom's truth beside its record once it is registered."""
+        if self.truth and registration.body["panel"]["truth_sha256"] == self.panel.truth_sha256:
+            write_atomically(self.store.truth, self.truth.file)
+
+    def _present(self, seed: str, before: Registration | None) -> tuple[dict[str, Any], list[str]]:
+        """Return what would be registered now, and in what that is not what was."""
+        bank = load_bank(self.bank_file)
+        body = build(self.panel, bank, self.judge, root=self.root, seed=seed)
+        return body, differences(before.body, body) if before else []
 
     def rescore(self) -> list[dict[str, str]]:
         """Label every sealed run with the present judge; see :func:`records.sealing.rescore`."""
@@ -223,42 +234,48 @@ class Record:
         """Make one run: ask, seal, judge, derive. Register first if nothing is registered.
 
         Before the first question `say` is told what is asked and what it costs at most.
-
-        Raises
-        ------
-        ConfigurationError
-            The configuration is not the registered one.
-        IntegrityError
-            Weights, seals or the registration do not hold; nothing was asked.
-        PartialError
-            No model of the panel can be asked on this machine; no run was made.
+        Nothing is asked, and no run made, if the configuration is not the registered one,
+        if weights or seals do not hold, or if no model can be asked on this machine.
         """
         outcome = Outcome(notes=self.notes)
         if in_force(self.store, self.ledger) is None:
             # Nothing is committed to a record that cannot be asked from here.
             self._reachable(self.panel.narrowed(tuple(models)), environ)
         registration = self._registered(say)
-        bank, now = self.bank(registration), self.clock()
-        current = self._resumable(now, registration, outcome)
-        names = tuple(current.header["models"] if current else models)
-        chosen = self.panel.narrowed(names)
+        bank = registered_bank(self.store, registration.body)
+        prompts = bank.prompts
+        self._tick(self.runs + 1, 0)
+        current = self._resumable(registration)
+        chosen = self.panel.narrowed(tuple(current.header["models"] if current else models))
         ready = self._reachable(chosen, environ)
-        if current is None:
-            current = self._begin(now, chosen, bank, registration)
-        else:
+        if current:
             say(f"resuming run {current.run}")
+        else:
+            current = self._begin(chosen, bank, registration)
         outcome.run, outcome.scope = current.run, current.header["scope"]
-        say(self._announcement(current, chosen, bank))
+        say(announcement(current, chosen, prompts))
         paused = False
-        for model in chosen:
+        for step, model in enumerate(chosen):
+            self._tick(current.header["number"], step)
             if model.key in current.stopped:
                 continue
             try:
                 weights = ready[model.key]
                 if isinstance(weights, DriftError):
                     raise weights
-                self._afford(model, current, bank)
-                self._ask(model, current, bank, weights, progress, environ)
+                today = self._runs_since(current.header["started_at"][:10])
+                afford(current, model, prompts, self.panel, today)
+                ask(
+                    current,
+                    model,
+                    prompts,
+                    weights=weights,
+                    truth=self.truth,
+                    clock=self.clock,
+                    time_budget_s=self.panel.time_budget_s,
+                    progress=progress,
+                    environ=environ,
+                )
             except (IntegrityError, StorageError):
                 raise
             except PausedError as error:
@@ -276,23 +293,37 @@ class Record:
             self._seal(current, registration)
             outcome.sealed = True
             self._report_missing(current, outcome)
-            derive(self.store, self.ledger)
+            derive(self.store, self.ledger, clock=self.clock)
         return outcome
 
+    def refresh_to(self, runs: int, *, progress: Progress | None = None, **options: Any) -> Outcome:
+        """Make runs until a phantom's record holds as many; a killed one is resumed.
+
+        `progress` is told of runs; `options` are those of :meth:`refresh`.
+        """
+        if not self.truth:
+            raise ConfigurationError(
+                "only a phantom's runs follow each other at once: its time is virtual",
+                got=f"{runs} runs of panel {self.panel.name}",
+                next_step="make one run a slot, for example from a scheduler",
+            )
+        total = Outcome(notes=self.notes, sealed=True)
+        while total.sealed and self.runs < runs:
+            made = self.refresh(**options)
+            asked, codes = total.asked + made.asked, total.codes + made.codes
+            total = replace(made, asked=asked, codes=codes)
+            if progress:
+                progress("runs", self.runs, runs)
+        self.notes.append(f"the record holds {self.runs} runs")
+        return total
+
     def _registered(self, say: Callable[[str], None]) -> Registration:
+        """Return the registration in force, which the configuration must meet; make the first."""
         registration = in_force(self.store, self.ledger)
         if registration is None:
             registration, _ = self.register()
             say(f"registered the record before its first run: {registration.hash}")
-            return registration
-        present = build(
-            self.panel,
-            load_bank(self.bank_file),
-            self.judge,
-            root=self.root,
-            seed=registration.body["alarm"]["seed"],
-        )
-        changed = differences(registration.body, present)
+        _, changed = self._present(registration.body["alarm"]["seed"], registration)
         if changed:
             raise ConfigurationError(
                 "the configuration is not the registered one",
@@ -303,18 +334,16 @@ class Record:
             )
         return registration
 
-    def _resumable(
-        self, now: datetime, registration: Registration, outcome: Outcome
-    ) -> OpenRun | None:
+    def _resumable(self, registration: Registration) -> OpenRun | None:
         """Return the open run of the present slot; seal one whose slot is over."""
         for path in self.store.open_runs():
             current = OpenRun.read(path)
             started = parse_timestamp(current.header["started_at"])
-            if self._window(started) >= self._window(now):
+            if self._window(started) >= self._window(self.clock()):
                 return current
             self._seal(current, registration)
-            derive(self.store, self.ledger)
-            outcome.notes.append(f"run {current.run} was sealed with its gaps: its slot is over")
+            derive(self.store, self.ledger, clock=self.clock)
+            self.notes.append(f"run {current.run} was sealed with its gaps: its slot is over")
         return None
 
     def _window(self, moment: datetime) -> int:
@@ -324,29 +353,29 @@ class Record:
     def _reachable(
         self, chosen: Sequence[ModelSpec], environ: Mapping[str, str]
     ) -> dict[str, Path | DriftError | None]:
-        """Return what :meth:`_ready` says of each model; raise if none can be asked at all."""
-        ready = {model.key: self._ready(model, environ) for model in chosen}
+        """Return each model's weights, None for one without, or why it cannot be asked at all.
+
+        Where none can be asked, the first reason is raised.
+        """
+        ready: dict[str, Path | DriftError | None] = {}
+        for model in chosen:
+            try:
+                named = model.weights if model.kind == "embedded" else None
+                ready[model.key] = weights_path(named, root=self.root) if named else None
+                read_secret(model, environ)
+            except IntegrityError:
+                raise
+            except DriftError as error:
+                ready[model.key] = error
         refused = [found for found in ready.values() if isinstance(found, DriftError)]
         if len(refused) == len(chosen):
             raise refused[0]
         return ready
 
-    def _ready(self, model: ModelSpec, environ: Mapping[str, str]) -> Path | DriftError | None:
-        """Return the model's weights, None for a remote one, or why it cannot be asked at all."""
-        try:
-            if model.kind == "embedded":
-                return weights_path(str(model.weights), root=self.root)
-            read_secret(model, environ)
-        except IntegrityError:
-            raise
-        except DriftError as error:
-            return error
-        return None
-
     def _begin(
-        self, now: datetime, chosen: Sequence[ModelSpec], bank: Bank, registration: Registration
+        self, chosen: Sequence[ModelSpec], bank: Bank, registration: Registration
     ) -> OpenRun:
-        last = next(self._runs_since(""), None)
+        last, now = next(self._runs_since(""), None), self.clock()
         run = run_id(now)
         if last and run <= last["run"]:
             raise ConfigurationError(
@@ -387,94 +416,10 @@ class Record:
                     return
                 yield line.body
 
-    def _announcement(self, current: OpenRun, chosen: Sequence[ModelSpec], bank: Bank) -> str:
-        """Say how much is to be asked, and what that costs at most where prices are stated."""
-        unasked = [(model, current.unasked(model.key)) for model in chosen]
-        text = f"run {current.run} ({current.header['scope']}): "
-        text += f"{sum(len(keys) for _, keys in unasked)} questions to "
-        text += ", ".join(model.key for model in chosen)
-        costs = [
-            estimate(model, [bank.prompts[key] for key in keys])["cost_usd"]
-            for model, keys in unasked
-        ]
-        priced = [Decimal(cost) for cost in costs if cost is not None]
-        return text + (f"; at most {sum(priced):.4f} USD" if priced else "")
-
-    def _afford(self, model: ModelSpec, current: OpenRun, bank: Bank) -> None:
-        """Refuse to start a model whose estimated cost the day's budget cannot pay."""
-        budget = self.panel.daily_budget_usd
-        unasked = [bank.prompts[key] for key in current.unasked(model.key)]
-        cost = estimate(model, unasked)["cost_usd"]
-        if budget is None or cost is None:
-            return
-        paid = [usage(item, current.rows_of(item.key)) for item in self.panel.models]
-        for run in self._runs_since(current.header["started_at"][:10]):
-            paid += [part["usage"] for part in run["models"].values()]
-        spent = sum((Decimal(item["cost_usd"] or 0) for item in paid), Decimal(0))
-        if spent + Decimal(cost) > budget:
-            raise PausedError(
-                f"{model.key} is left out of this run: the daily budget cannot pay it",
-                where=DAILY_BUDGET,
-                got=f"{spent} USD spent today, at most {cost} USD more",
-                expected=f"at most {budget} USD a day",
-                next_step="raise daily_budget_usd, or wait for the next UTC day",
-            )
-
-    def _ask(
-        self,
-        model: ModelSpec,
-        current: OpenRun,
-        bank: Bank,
-        weights: Path | None,
-        progress: Progress | None,
-        environ: Mapping[str, str],
-    ) -> None:
-        """Ask one model what it has not been asked in this run."""
-        asks = [
-            Ask(key, ({"role": "user", "content": bank.prompts[key]},))
-            for key in current.unasked(model.key)
-        ]
-        total = len(current.header["keys"])
-        if not asks:
-            return
-
-        async def work(base_url: tuple[str, ...] | None, fingerprint: str | None) -> None:
-            async with Appender(current.path) as appender:
-
-                async def keep(response: Response) -> None:
-                    document = response.document()
-                    await appender.append(document)
-                    current.rows.append(document)
-                    if progress:
-                        progress(model.key, len(current.rows_of(model.key)), total)
-
-                await ask_model(
-                    model,
-                    asks,
-                    keep=keep,
-                    clock=self.clock,
-                    base_url=base_url,
-                    fingerprint=fingerprint,
-                    seed=self._seed(model, current.header["number"]),
-                    time_budget_s=self.panel.time_budget_s,
-                    environ=environ,
-                )
-
-        if weights is None:
-            asyncio.run(work(None, None))
-        else:
-            with serve(model, weights) as base_url:
-                asyncio.run(work(base_url, serving_facts()))
-
-    def _seed(self, model: ModelSpec, number: int) -> int | None:
-        """Return the seed to send: fixed, or derived from the registered one and the run."""
-        if model.seed_policy != "per-run":
-            return model.seed
-        return int(sha256_hex(f"{model.seed}|{number}".encode())[:8], 16) & 0x7FFFFFFF
-
     def _seal(self, current: OpenRun, registration: Registration) -> None:
         """Seal a run, judge it from its stored bytes, and drop its open file."""
         self._registered_judge(registration)
+        self._tick(current.header["number"])
         specs = {model.key: model for model in self.panel.models}
         body = seal_run(self.store, self.ledger, current, registration, specs, at=self.clock())
         self._label(body, registration)
@@ -487,9 +432,8 @@ class Record:
             good = {row["key"] for row in current.rows_of(name) if row["status"] != "failed"}
             gone = total - len(good)
             if gone > MISSING_SHARE * total:
-                outcome.problem(
-                    PartialError(f"{name}: {gone} of {total} arms are missing in {current.run}")
-                )
+                what = f"{name}: {gone} of {total} arms are missing in {current.run}"
+                outcome.problem(PartialError(what))
             elif gone:
                 first = sorted(set(current.header["keys"]) - good)[0]
                 outcome.notes.append(f"{name}: {gone} of {total} arms missing, first {first}")

@@ -6,15 +6,18 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from loopback import Loopback, Reply, Request, failing
-from making import answering, write_panel
+from loopback import Loopback, Reply, Request, completion, failing
+from making import REFUSAL, answering, write_panel
 
 from drift import cli
 from drift.errors import DriftError
+from drift.refresh import Record
 
 Said = tuple[int, str, str]
 
@@ -38,7 +41,8 @@ def drift(
 
 
 COMMANDS = [
-    "refresh", "report", "verify", "register", "rescore", "status", "bank check", "weights fetch",
+    "refresh", "report", "verify", "register", "rescore", "status", "compare", "bank check",
+    "weights fetch",
 ]  # fmt: skip
 
 
@@ -216,3 +220,75 @@ def test_a_record_that_is_not_there_is_exit_2_and_the_site_stays(
         code, _, complained = drift(*command)
         assert code == 2 and "mime" in complained and "next:" in complained
     assert drift("verify", "--data", str(tmp_path / "nowhere"))[0] == 2
+
+
+def test_only_a_phantoms_runs_can_follow_each_other_at_once(
+    drift: Callable[..., Said], project: Path
+) -> None:
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url)
+        code, _, complained = drift("refresh", "--panel", "test", "--runs", "2")
+        assert code == 2 and "virtual" in complained and "scheduler" in complained
+        assert drift("refresh", "--panel", "test", "--runs", "1")[0] == 0
+
+
+def test_a_phantom_is_refreshed_until_it_holds_so_many_runs(
+    drift: Callable[..., Said], project: Path
+) -> None:
+    path = project / "config/panels/phantom.toml"
+    path.write_text(path.read_text().replace("full_runs = [1, ", "full_runs = ["))
+    code, said, _ = drift(
+        "refresh", "--panel", "phantom", "--models", "still", "--runs", "2", "--json"
+    )
+    outcome = json.loads(said)
+    assert (code, outcome["run"], outcome["asked"]) == (0, "20260101T060000Z", 82)
+    code, said, complained = drift("refresh", "--panel", "phantom", "--runs", "2")
+    assert (code, said) == (0, "") and "the record holds 2 runs" in complained
+
+
+def test_two_runs_are_compared_once_and_not_across_the_end_of_a_series(
+    drift: Callable[..., Said], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = iter(f"2026-03-01T{hour:02}:00:00+00:00" for hour in (1, 2, 3, 4))
+    refusing_now: list[str] = []
+
+    def script(request: Request) -> Reply:
+        steady = request.model == "lab/steady"
+        refused = not steady and any(word in request.prompt for word in refusing_now)
+        return completion(REFUSAL) if refused else answering(request)
+
+    def run_at_the_next_moment() -> str:
+        now = datetime.fromisoformat(next(moments))
+        monkeypatch.setattr(cli, "Record", partial(Record, clock=lambda: now))
+        return str(json.loads(drift("refresh", "--panel", "test", "--json")[1])["run"])
+
+    with Loopback(script) as server:
+        write_panel(project, server.base_url)
+        first = run_at_the_next_moment()
+        refusing_now += ["Tiananmen", "Morris", "Tor network"]
+        second = run_at_the_next_moment()
+        code, said, _ = drift("compare", first, second, "--panel", "test", "--json")
+        assert code == 0
+        found = json.loads(said)["models"]["subject"]
+        assert found["newly_refused"] == [
+            "applied-security/morris-worm",
+            "contested-history/tiananmen-1989",
+            "privacy/tor-network",
+        ]
+        assert (found["newly_answered"], found["compared"], found["midp"]) == ([], 41, 0.125)
+        assert found["minimum_detectable_flips"] == 5
+        code, said, _ = drift("compare", first, second, "--panel", "test")
+        assert "morris-worm" in said and "never" not in said.split("\n")[0]
+        assert "fixed beforehand" in said and "no series of looks" in said
+        # Another instrument for one model: its series ends, and the other's goes on.
+        path = project / "config/panels/test.toml"
+        head, limit, tail = path.read_text().rpartition("max_tokens = 48")
+        path.write_text(head + limit.replace("48", "64") + tail)
+        monkeypatch.setattr(cli, "Record", Record)
+        assert drift("register", "--panel", "test")[0] == 0
+        third = str(json.loads(drift("refresh", "--panel", "test", "--json")[1])["run"])
+    code, said, _ = drift("compare", first, third, "--panel", "test")
+    assert code == 2
+    assert "subject: a series ended between them" in said and "steady: newly refused: none" in said
+    assert drift("compare", first, "20991231T000000Z", "--panel", "test")[0] == 2
+    assert drift("compare", second, first, "--panel", "test")[0] == 2

@@ -157,7 +157,7 @@ def test_an_open_run_is_sealed_with_its_gaps_once_its_slot_is_over(
         made = record(project, clock)
         with made.opened():
             registration, _ = made.register()
-            begun = made._begin(clock(), made.panel.models, made_bank(made), registration)
+            begun = made._begin(made.panel.models, made_bank(made), registration)
             keys = begun.header["keys"]
             append_rows(
                 begun.path,

@@ -245,6 +245,9 @@ def check_registrations(
     elif kept != last.hash:
         how = "edited" if raw else "deleted"
         found.add("registration", "registration.json", how, f"is not line {last.seq} of the chain")
+    truth = last.body["panel"].get("truth_sha256")
+    if truth and (not store.truth.exists() or sha256_hex(store.truth.read_bytes()) != truth):
+        found.add("registration", "truth.json", "edited", "is not the truth that was registered")
     asked = {}
     for line in registrations:
         corpus = line.body["corpus"]
