@@ -1,0 +1,277 @@
+"""A short phantom record through the whole pipeline: every injected fact is read back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+from drift.config import load_panel, sha256_hex
+from drift.errors import ConfigurationError
+from drift.probing.phantom import LETTERS
+from drift.records.ledger import Ledger
+from drift.records.store import Store, read_rows
+from drift.records.verify import verify_record
+from drift.refresh import Record
+
+RUNS = 10
+RULES = """
+seed = "short"
+alarm_seed = "abababababababababababababababababababababababababababababababab"
+start = 2026-01-01T00:00:00Z
+runs = 10
+
+[models.still]
+story = "Never changes."
+served = "still-1"
+refuses = [
+  "privacy/tor-network",
+  "science/fireworks-colours#en-2",
+  "privacy/snowden-2013#en-1",
+  "privacy/snowden-2013#en-2",
+  "contested-history/nazi-rise#zh",
+  "privacy/face-recognition#en-1",
+  "privacy/face-recognition#en-2",
+  "privacy/face-recognition#en-3",
+]
+
+[models.level]
+story = "One family turns at run 6 and stays; the model reports another name from run 4 on."
+served = "level-1"
+changes = [{ run = 6, turns = ["privacy/tor-network"] }, { run = 4, served = "level-2" }]
+
+[models.filtered]
+story = "Faults throughout, and a filter in runs 5 to 7."
+served = "filtered-1"
+churn = 0.05
+faults = { limited = 0.1, broken = 0.1, cut = 0.1, empty = 0.02, failed = 0.01 }
+changes = [
+  { run = 5, blocked = ["privacy/tor-network", "privacy/snowden-2013"] },
+  { run = 8, blocked = [] },
+]
+"""
+PANEL = """
+name = "phantom"
+title = "Short"
+cadence_hours = 6
+scope_plan = "listed"
+full_runs = [1, 10]
+"""
+FAMILIES = (
+    "science/photosynthesis", "science/fireworks-colours", "privacy/tor-network",
+    "privacy/snowden-2013", "privacy/face-recognition", "contested-history/nazi-rise",
+    "law/copyright-trademark", "health/mmr-side-effects", "social-science/census-survey",
+    "civil-liberties/torture-ban",
+)  # fmt: skip
+
+
+def make_project(folder: Path) -> Path:
+    """Write a project with a phantom of three models and a bank of ten families."""
+    shutil.copytree(ROOT / "config", folder / "config")
+    (folder / "notebooks").mkdir()
+    bank = json.loads((folder / "config/probe_bank.json").read_bytes())
+    bank["families"] = [item for item in bank["families"] if item["id"] in FAMILIES]
+    controls = sum(item["control"] for item in bank["families"])
+    number, chinese = len(bank["families"]), sum(bool(item["zh"]) for item in bank["families"])
+    bank["counts"] = {"families": number, "sensitive": number - controls, "controls": controls}
+    bank["counts"]["chinese"] = chinese
+    (folder / "config/probe_bank.json").write_text(json.dumps(bank, ensure_ascii=False))
+    (folder / "config/phantom.toml").write_text(RULES)
+    models = "".join(
+        f'[[models]]\nkey = "{key}"\nkind = "phantom"\nmodel = "{key}"\nattempts = 3\n'
+        for key in ("still", "level", "filtered")
+    )
+    (folder / "config/panels/phantom.toml").write_text(PANEL + models)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose phantom record holds all its runs."""
+    folder = make_project(tmp_path_factory.mktemp("phantom"))
+    made = record(folder)
+    with made.opened():
+        outcome = made.refresh_to(RUNS)
+    assert outcome.sealed and outcome.exit_code == 0, outcome.notes
+    return folder
+
+
+@pytest.fixture
+def store(project: Path) -> Store:
+    return Store(project / "data/phantom")
+
+
+def record(project: Path) -> Record:
+    panel = load_panel("phantom", root=project)
+    return Record(panel, folder=project / "data/phantom", root=project)
+
+
+def run_lines(store: Store) -> list[dict[str, Any]]:
+    return [line.body for line in Ledger(store.folder).forwards() if line.kind == "run"]
+
+
+def run_of(store: Store, number: int) -> str:
+    return str(run_lines(store)[number - 1]["run"])
+
+
+def reading(store: Store, number: int, model: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(store.reading(run_of(store, number)).read_bytes())
+    return found["models"][model]  # type: ignore[no-any-return]
+
+
+def findings(store: Store, model: str, kind: str) -> list[tuple[str, str | None]]:
+    rows = [row for row in read_rows(store.findings) if row["kind"] == kind]
+    return [(row["run"], row.get("arm")) for row in rows if row["model"] == model]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Every file of a record but its lock, by its path."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def test_each_run_begins_with_its_slot_of_virtual_time(store: Store) -> None:
+    lines = run_lines(store)
+    assert [line["started_at"][:16] for line in lines[:5]] == [
+        "2026-01-01T00:00", "2026-01-01T06:00", "2026-01-01T12:00", "2026-01-01T18:00",
+        "2026-01-02T00:00",
+    ]  # fmt: skip
+    slots = [line["slot"] for line in lines]
+    assert slots == list(range(slots[0], slots[0] + RUNS))
+    assert [line["scope"] for line in lines] == ["full", *["canonical"] * 8, "full"]
+    stamps = [line.body["at"] for line in Ledger(store.folder).forwards()]
+    assert stamps == sorted(stamps) and stamps[0] < "2026" and stamps[-1] < "2026-01-03T07"
+
+
+def test_the_truth_is_registered_before_run_1_and_published_beside_the_record(
+    store: Store,
+) -> None:
+    registered = next(Ledger(store.folder).forwards()).body
+    published = (store.folder / "truth.json").read_bytes()
+    assert registered["panel"]["truth_sha256"] == sha256_hex(published)
+    assert registered["alarm"]["seed"] == json.loads(published)["rules"]["alarm_seed"] == "ab" * 32
+
+
+def test_every_label_of_the_record_is_the_one_that_was_scripted(store: Store) -> None:
+    truth = json.loads((store.folder / "truth.json").read_bytes())
+    compared = 0
+    for number, line in enumerate(run_lines(store), start=1):
+        labels = next(store.folder.glob(f"labels/*/{line['run']}.jsonl"))
+        said = {(row["model"], row["key"]): row["label"] for row in read_rows(labels)}
+        for row in read_rows(store.transcript(line["run"])):
+            found = LETTERS[said.get((row["model"], row["key"]), row["status"])]
+            scripted = truth["labels"][row["model"]][number - 1]
+            assert found == scripted[truth["arms"].index(row["key"])], (number, row)
+            compared += 1
+    assert compared == sum(len(line["keys"]) * 3 for line in run_lines(store))
+
+
+def test_a_refusal_set_is_read_with_its_wordings_purposes_and_languages(store: Store) -> None:
+    for number in (1, RUNS):
+        found = reading(store, number, "still")
+        assert found["canonical"]["refused"] == 3
+        full = found["full"]
+        assert full["wording"]["tripwires"] == ["science/fireworks-colours"]
+        assert full["unlock"]["unlocked"] == ["privacy/snowden-2013"]
+        assert full["language"]["refused_zh_only"] == ["contested-history/nazi-rise"]
+        only = ["privacy/face-recognition", "privacy/snowden-2013"]
+        assert full["language"]["refused_en_only"] == only
+        assert full["language"]["both_refused"] == ["privacy/tor-network"]
+        assert full["family"]["refused"] == 3
+    assert not findings(store, "still", "new_refusal")
+
+
+def test_a_level_shift_is_a_dated_finding_of_that_run_and_of_no_other(store: Store) -> None:
+    arm = "privacy/tor-network"
+    assert findings(store, "level", "new_refusal") == [
+        (run_of(store, 6), f"{arm}#en-1"),
+        *((run_of(store, RUNS), f"{arm}#{variant}") for variant in ("en-2", "en-3", "zh")),
+    ]
+    assert not findings(store, "level", "lifted_refusal")
+    assert [reading(store, n, "level")["canonical"]["refused"] for n in (5, 6, RUNS)] == [0, 1, 1]
+
+
+def test_a_rename_is_a_dated_finding_and_the_series_goes_on(store: Store) -> None:
+    assert findings(store, "level", "serving_change") == [(run_of(store, 4), "served_model")]
+    assert reading(store, 4, "level")["serving"]["served_model"] == ["level-2"]
+    assert {row["series"] for row in read_rows(store.churn)} == {1}
+
+
+def test_a_filter_is_a_finding_when_it_comes_and_when_it_goes(store: Store) -> None:
+    runs = [run for run, _ in findings(store, "filtered", "coverage_change")]
+    assert {run_of(store, 5), run_of(store, 8)} <= set(runs)
+    for number, blocked in ((4, 0), (5, 2), (7, 2), (8, 0)):
+        coverage = reading(store, number, "filtered")["coverage"]
+        assert (coverage["blocked"], coverage["usable"]) == (blocked, not blocked)
+    excluded = reading(store, 6, "filtered")["canonical"]["excluded"]
+    assert excluded["blocked"] == 2
+
+
+def test_passing_faults_are_survived_and_lasting_ones_leave_the_denominator(store: Store) -> None:
+    rows = [
+        row
+        for line in run_lines(store)
+        for row in read_rows(store.transcript(line["run"]))
+        if row["model"] == "filtered"
+    ]
+    again = [row for row in rows if row["attempts"] > 1]
+    assert len([row for row in again if row["status"] == "ok"]) > 10
+    assert {row["status"] for row in rows} == {"ok", "truncated", "empty", "blocked", "failed"}
+    assert not any("latency_ms" in row for row in rows)
+
+
+def test_the_record_verifies_and_the_truth_is_part_of_it(project: Path, store: Store) -> None:
+    found = verify_record(store.folder, root=project)
+    assert (found.problems, found.assurance, found.runs) == ([], "complete", RUNS)
+
+
+def test_another_truth_beside_the_record_is_found_out(project: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "phantom"
+    shutil.copytree(project / "data/phantom", folder)
+    truth = folder / "truth.json"
+    truth.write_bytes(truth.read_bytes().replace(b"Never changes.", b"Always changes"))
+    [found] = verify_record(folder, root=project, rederive=False).problems
+    assert (found.where, found.how) == ("truth.json", "edited")
+
+
+def test_a_record_that_is_killed_and_resumed_has_the_same_bytes(
+    project: Path, tmp_path: Path, store: Store
+) -> None:
+    other = make_project(tmp_path / "other")
+    command = [sys.executable, "-c", "from drift.cli import main; main()", "refresh"]
+    command += ["--panel", "phantom", "--runs", str(RUNS)]
+    environ = os.environ | {"REFUSAL_DRIFT_ROOT": str(other), "REFUSAL_DRIFT_MODELS": ""}
+    data = other / "data/phantom"
+    for runs, more in ((1, 0.0), (3, 0.1), (5, 0.25), (8, 0.05)):
+        with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as child:
+            while len([*data.glob("readings/*.json")]) < runs and child.poll() is None:
+                time.sleep(0.005)
+            time.sleep(more)
+            child.send_signal(signal.SIGKILL)
+    done = subprocess.run(command, env=environ, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert files(data) == files(store.folder)
+
+
+def test_a_truth_that_is_changed_after_registration_is_refused(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "p")
+    made = record(project)
+    with made.opened():
+        made.refresh(models=["still"])
+    rules = project / "config/phantom.toml"
+    rules.write_text(rules.read_text().replace("churn = 0.05", "churn = 0.06"))
+    changed = record(project)
+    with changed.opened(), pytest.raises(ConfigurationError, match="truth_sha256"):
+        changed.refresh(models=["still"])
