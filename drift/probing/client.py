@@ -63,38 +63,19 @@ async def ask_model(
 ) -> None:
     """Ask every key of `asks` in this order, with ``model.concurrency`` in flight.
 
-    Parameters
-    ----------
-    keep : async callable of Response
-        Returns once the answer is durable. It is awaited before its worker takes the
-        next question, so that at most ``model.concurrency`` answers can be lost.
-    base_url : str or sequence of str, optional
-        Used in place of ``model.base_url``; several are equal servers, for workers in turn.
-    seed : int, optional
-        The seed to send, already resolved from the seed policy.
-    time_budget_s : float
-        Seconds after which no question is begun and no retry is waited for.
-    environ : mapping
-        Where ``model.api_key_env`` is looked up.
-    fingerprint : str, optional
-        Stored in place of what the server reports (embedded servers report nothing useful).
-    clock, transport, sleep, jitter
-        The present UTC time, the network, how to wait seconds, and a number in [0, 1).
+    `keep` returns once the answer is durable. It is awaited before its worker takes the
+    next question, so that at most ``model.concurrency`` answers can be lost. `base_url` is
+    used in place of ``model.base_url``; several are equal servers, for workers in turn.
+    `seed` is the one to send, and `fingerprint` is stored in place of what the server
+    reports. After `time_budget_s` seconds no question is begun and no retry waited for.
+    `clock` gives the present UTC time; `transport`, `sleep` and `jitter` (a number in
+    [0, 1)) can stand in for network, time and chance.
 
-    Raises
-    ------
-    ConfigurationError
-        The base URL, the key's variable or a parameter is wrong.
-    PausedError
-        Quota or credit is used up, or the time budget is: resume later.
-    PartialError
-        The key is refused, the model is gone, or no server was ever reached.
-
-    Notes
-    -----
-    Everything else becomes a row. The first reply that shows a reason to stop is kept as
-    a `failed` row; questions in flight that meet one too stay unasked. ``asked_at`` and
-    ``latency_ms`` are those of the attempt that is stored.
+    A wrong base URL, key variable or parameter is a ConfigurationError; a used-up quota,
+    credit or time budget a PausedError; a refused key, a model that is gone and a server
+    that was never there a PartialError. Everything else becomes a row. The first reply
+    that shows a reason to stop is kept as a `failed` row; questions in flight that meet
+    one too stay unasked. ``asked_at`` and ``latency_ms`` are those of the attempt stored.
     """
     secret = read_secret(model, environ)
     given = base_url or model.base_url or ""

@@ -38,12 +38,8 @@ def serve(model: ModelSpec, weights: Path) -> Iterator[tuple[str, ...]]:
     on what is answered beside it. No prompt cache is kept either, so that it does not
     depend on what was asked before. The servers share the weights' memory.
 
-    Raises
-    ------
-    ConfigurationError
-        ``model.server.sampling`` names something that llama.cpp does not know.
-    DriftError
-        llama.cpp cannot load the file.
+    ConfigurationError if ``model.server.sampling`` names what llama.cpp does not know,
+    DriftError if it cannot load the file.
     """
     parameters = _parameters(model, weights)
     prompt = model.server.system_prompt

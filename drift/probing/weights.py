@@ -29,14 +29,8 @@ _HUB = "https://huggingface.co/{repository}/resolve/{revision}/{file}"
 def weights_path(name: str, *, root: Path) -> Path:
     """Return the cached file `name` after checking its SHA-256.
 
-    Raises
-    ------
-    ConfigurationError
-        ``config/weights.toml`` does not list `name`.
-    PartialError
-        The file has not been fetched.
-    IntegrityError
-        The file holds other bytes than the list says.
+    ConfigurationError if it is not listed, PartialError if it has not been fetched,
+    IntegrityError if it holds other bytes than the list says.
     """
     entry, path = _entry(name, root), _cache(root) / name
     if not path.is_file():
@@ -62,16 +56,9 @@ def fetch_weights(name: str, *, root: Path, progress: Progress | None = None) ->
     """Fetch the file `name` unless it is cached; return its checked path.
 
     The sources of ``config/weights.toml`` are tried in order. A file gets its name in
-    the cache only when it is complete and its SHA-256 is the listed one.
-
-    Raises
-    ------
-    ConfigurationError
-        ``config/weights.toml`` does not list `name`, or a source is of an unknown kind.
-    IntegrityError
-        The cached file holds other bytes; or no source had the file and one served others.
-    DriftError
-        No source could be reached. Every failure is told.
+    the cache only when it is complete and its SHA-256 is the listed one. IntegrityError
+    if no source had the file and one served other bytes, DriftError if none could be
+    reached; every failure is told.
     """
     entry, cache = _entry(name, root), _cache(root)
     path = cache / name
