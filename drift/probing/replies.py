@@ -81,11 +81,12 @@ def mask(text: str, secret: str | None, *, tokens: bool = True) -> str:
     return _TOKEN.sub(MASK, text) if tokens else text
 
 
-def failure(code: str, message: str, *, secret: str | None = None, **verdict: Any) -> Verdict:
+def failure(
+    code: str, message: str, *, http: int | None = None, secret: str | None = None, **verdict: Any
+) -> Verdict:
     """Return the verdict on a request that brought no usable reply; `message` is masked."""
-    return Verdict(
-        {"status": "failed", "error": _error(None, code, mask(message, secret))}, **verdict
-    )
+    error = {"http": http, "code": code, "message": mask(message, secret)[:MESSAGE_CAP]}
+    return Verdict({"status": "failed", "error": error}, **verdict)
 
 
 def read_reply(
@@ -115,8 +116,7 @@ def read_reply(
     except (Malformed, LookupError, TypeError, AttributeError, RecursionError) as problem:
         if http < 300:
             code, what = problem.args if isinstance(problem, Malformed) else ("bad-shape", problem)
-            error = _error(http, code, str(what))
-            verdict = Verdict({"status": "failed", "error": error})
+            verdict = failure(code, str(what), http=http)
         else:
             said = {"error": text.strip() or f"HTTP {http}"}
             verdict = _no_completion(http, said, model, secret, sent)
@@ -181,18 +181,16 @@ def _completion(choices: list[Any], document: dict[str, Any], secret: str | None
     fields |= {"text": refusal or text, "reasoning": reasoning, "declined": bool(refusal.strip())}
     lowered = reason.lower() if isinstance(reason, str) else ""
     if error:
-        code, said = _code_and_message(error, secret)
-        filtered = bool(text.strip()) or _is_filter(error)
-        fields |= {"status": "blocked" if filtered else "failed"}
-        fields |= {"error": _error(200, code, said)}
-        return Verdict(fields, retry=not text.strip() and _is_transient(code))
+        fields["error"] = said = _said(200, error, secret)
+        fields["status"] = "blocked" if text.strip() or _is_filter(error) else "failed"
+        return Verdict(fields, retry=not text.strip() and _is_transient(said))
     if "refusal" in (reason, native, choice.get("stop_reason"), document.get("stop_reason")):
         fields |= {"status": "blocked", "declined": True}
     elif lowered in _FILTER_REASONS:
         fields["status"] = "blocked"
     elif lowered == "error":
-        error = _error(200, "error", "finish_reason is error")
-        return Verdict(fields | {"status": "failed", "error": error}, retry=True)
+        failed = failure("error", "finish_reason is error", http=200)
+        return Verdict(fields | failed.fields, retry=True)
     elif not fields["text"].strip():
         fields["status"] = "empty"
     else:
@@ -222,26 +220,25 @@ def _no_completion(
     http: int, document: dict[str, Any], model: ModelSpec, secret: str | None, sent: Collection[str]
 ) -> Verdict:
     """Read a reply that holds no completion: by the code in its body, then by its status."""
-    said = document.get("error") or document
-    code, message = _code_and_message(said, secret)
-    fields: dict[str, Any] = {"status": "failed", "error": _error(http, code, message)}
+    error = document.get("error") or document
+    said = _said(http, error, secret)
     if 300 <= http < 400:
         message = "a redirect is not followed, since a key must not leave its host"
-        return Verdict(fields | {"error": _error(http, "redirect", message)})
-    told = http not in (401, 403, 429) and _FILTER_WORDS.search(message.lower())
-    if told or _is_filter(said):
-        return Verdict(fields | {"status": "blocked"})
+        return failure("redirect", message, http=http)
+    told = http not in (401, 403, 429) and _FILTER_WORDS.search(said["message"].lower())
+    if told or _is_filter(error):
+        return Verdict({"status": "blocked", "error": said})
     if http < 300:
         if document.get("stop_reason") == "refusal":
             return Verdict({"status": "blocked", "declined": True})
         if not document.get("error"):
             raise Malformed("bad-shape", "the reply has neither choices nor an error")
-        if code and re.fullmatch(r"[45]\d\d", code):
-            http = int(code)
-    whole = f"{code or ''} {message}".strip()[:4000]
-    stop = wall(http, whole, _dict(said).get("param"), model=model, sent=sent)
-    retry = stop is None and (http in TRANSIENT or (http < 300 and _is_transient(code)))
-    return Verdict(fields, retry, wall=stop)
+        if re.fullmatch(r"[45]\d\d", said["code"] or ""):
+            http = int(said["code"])
+    whole = f"{said['code'] or ''} {said['message']}".strip()[:4000]
+    stop = wall(http, whole, _dict(error).get("param"), model=model, sent=sent)
+    retry = stop is None and (http in TRANSIENT or (http < 300 and _is_transient(said)))
+    return Verdict({"status": "failed", "error": said}, retry, wall=stop)
 
 
 def _stored(
@@ -263,6 +260,8 @@ def _stored(
         if found := _SURROGATE.findall(fields.get(name) or ""):
             fields[name] = _SURROGATE.sub("\ufffd", fields[name])
             notes.append(f"lone surrogate replaced by U+FFFD in {name}: {len(found)}")
+    if error := fields.get("error"):
+        error["message"] = error["message"][:MESSAGE_CAP]
     if body and not plain:
         raw = mask(body, secret, tokens=not fields.get("text"))
         if len(raw) > RAW_CAP:
@@ -274,23 +273,20 @@ def _stored(
     return fields | {"notes": tuple(notes)}
 
 
-def _error(http: int | None, code: str | None, message: str) -> dict[str, Any]:
-    return {"http": http, "code": code, "message": message[:MESSAGE_CAP]}
-
-
-def _code_and_message(said: Any, secret: str | None) -> tuple[str | None, str]:
-    """Return the code and the message, masked, of an error in any of the shapes in use."""
-    error = _dict(said)
-    names = [error.get(name) for name in ("code", "type", "status")]
+def _said(http: int, error: Any, secret: str | None) -> dict[str, Any]:
+    """Return status, code and message, masked, of an error in any of the shapes in use."""
+    parts = _dict(error)
+    names = [parts.get(name) for name in ("code", "type", "status")]
     code = next((str(item) for item in names if isinstance(item, (str, int)) and item), "")
-    message, inner = error.get("message"), _dict(error.get("metadata")).get("raw")
+    message, inner = parts.get("message"), _dict(parts.get("metadata")).get("raw")
     if not isinstance(message, str) or not message:
-        message = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+        message = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
     elif isinstance(inner, str):
         # An aggregator passes on what the provider behind it said.
         message = f"{message}: {inner}"
     code = _printable(mask(code, secret))[:FACT_CAP]
-    return code or None, mask(_printable(message[:RAW_CAP], " "), secret)
+    message = mask(_printable(message[:RAW_CAP], " "), secret)
+    return {"http": http, "code": code or None, "message": message}
 
 
 def _is_filter(said: Any) -> bool:
@@ -302,8 +298,8 @@ def _is_filter(said: Any) -> bool:
     )
 
 
-def _is_transient(code: str | None) -> bool:
-    return (code or "").lower() in _TRANSIENT_NAMES
+def _is_transient(said: dict[str, Any]) -> bool:
+    return (said["code"] or "").lower() in _TRANSIENT_NAMES
 
 
 def _dict(value: Any) -> dict[str, Any]:
