@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ from drift.records.ledger import Ledger
 from drift.records.store import Store, read_rows
 from drift.records.verify import verify_record
 from drift.refresh import Record
+from drift.report.tables import run_ids
 
 RUNS = 10
 RULES = """
@@ -235,6 +237,24 @@ def test_passing_faults_are_survived_and_lasting_ones_leave_the_denominator(stor
 def test_the_record_verifies_and_the_truth_is_part_of_it(project: Path, store: Store) -> None:
     found = verify_record(store.folder, root=project)
     assert (found.problems, found.assurance, found.runs) == ([], "complete", RUNS)
+
+
+def test_a_record_may_be_compressed_once_it_is_made_and_still_go_on(
+    project: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "project"
+    shutil.copytree(project, other)
+    folder = other / "data/phantom"
+    for name in ("transcripts", "labels", "readings"):
+        for path in [item for item in (folder / name).rglob("*") if item.is_file()]:
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+            path.unlink()
+    made = record(other)
+    with made.opened():
+        made.refresh_to(RUNS + 1)
+    found = verify_record(folder, root=other)
+    assert (found.problems, found.assurance, found.runs) == ([], "complete", RUNS + 1)
+    assert len(run_ids(folder)) == RUNS + 1
 
 
 def test_another_truth_beside_the_record_is_found_out(project: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +52,12 @@ def verify_record(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
-    """Check a record from its texts up to its readings.
+    """Check the record in `folder` from its texts up to its readings.
 
-    Parameters
-    ----------
-    folder, root
-        The record, ``data/<panel>``, and the project whose ``config/`` is used.
-    rederive
-        Also derive labels and derived files again; False checks texts, seals and
-        chain alone.
-    workers
-        Processes; by default the machine's cores when the record is long.
-    progress
-        Called with the runs checked so far and their number.
+    `root` is the project whose ``config/`` is used. Without `rederive` texts, seals and
+    chain are checked alone, and no label or derived file is derived again. `workers` are
+    processes, by default the machine's cores when the record is long; `progress` is called
+    with the runs checked so far and their number.
     """
     found = Verification(panel=folder.name, rederived=rederive)
     store, ledger = Store(folder), Ledger(folder)
@@ -210,23 +204,26 @@ def _check_texts(
             return wrong(name, "reworded prompt", "another question was asked")
         rows.append(row)
     part.responses = len(rows)
+    counted = [sum(sealed["counts"].values()) for sealed in run["models"].values()]
     places = [(row["model"], row["key"]) for row in rows]
-    if difference := first_difference(places, sorted(set(places))):
+    whole = set(counted) == {len(keys)}
+    due = sorted(product(run["models"], keys) if whole else set(places))
+    if difference := first_difference(places, due):
         position, how = difference
-        return wrong(", ".join(places[position]), how, "rows are sorted by model and key")
+        place = (due if how in ("deleted", "cut") else places)[position]
+        return wrong(", ".join(place), how, "responses are sorted by model and key")
     for model, sealed in run["models"].items():
         answers = [row for row in rows if row["model"] == model]
-        counted = sum(sealed["counts"].values())
-        if len(answers) != counted:
-            absent = sorted(keys - {row["key"] for row in answers}) or run["keys"]
-            how = "deleted" if len(answers) < counted else "inserted"
-            return wrong(f"{model}, {absent[0]}", how, f"{counted} responses were sealed")
         counts = Counter(row["status"] for row in answers)
         if counts != sealed["counts"] or responses_hash(answers) != sealed["responses"]:
             return wrong(model, "edited", "the responses are not the sealed ones")
     if sha256_hex(data) != run["transcript"]:
         wrong("transcript", "edited", "not the sealed bytes")
     return rows
+
+
+#: Where a finished record may hold a file compressed.
+_PACKED = ("transcripts/", "labels/", "readings/")
 
 
 def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
@@ -246,7 +243,7 @@ def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
     for path in sorted(store.folder.rglob("*")):
         name = path.relative_to(store.folder).as_posix()
         plain = path.with_name(path.name.removesuffix(".gz"))
-        packed = name.startswith(("transcripts/", "labels/")) and not plain.exists()
+        packed = name.startswith(_PACKED) and not plain.exists()
         if path.is_dir() or name.startswith("open/") or (plain if packed else path) in known:
             continue
         if path.suffix == ".part":
@@ -296,7 +293,10 @@ def _check_baselines(
 
 
 def _compare(path: Path, expected: bytes, found: Verification) -> None:
-    stored = path.read_bytes() if path.exists() else b""
+    try:
+        stored = read_bytes(path)
+    except IntegrityError:
+        stored = b""
     if difference := first_difference(stored.splitlines(True), expected.splitlines(True)):
         where = f"{path.name}, line {difference[0] + 1}"
         found.add("derived files", where, difference[1], "differs when it is derived again")
