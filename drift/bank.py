@@ -158,11 +158,8 @@ def registry_hash(arms: Iterable[Arm]) -> str:
 def load_bank(path: Path) -> Bank:
     """Read and check a probe bank.
 
-    Raises
-    ------
-    ConfigurationError
-        The file cannot be read, is larger than :data:`MAX_BYTES` or is not JSON
-        (line and column are named), or the bank has problems (all are named).
+    ConfigurationError if the file cannot be read, is larger than :data:`MAX_BYTES` or is
+    not JSON (line and column are named), or if the bank has problems (all are named).
     """
     try:
         problems, bank = _read(path.read_bytes())

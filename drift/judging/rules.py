@@ -99,14 +99,8 @@ class Judge(Ruleset):
     ) -> Label:
         """Return the label of one response; pure, linear in length, never raises.
 
-        Parameters
-        ----------
-        status : {"ok", "truncated"}
-            A truncated text is judged on what is there.
-        declined : bool
-            Whether the provider itself declared a refusal.
-        language : {"en", "zh"}
-            Language of the arm.
+        A `status` ``truncated`` text is judged on what is there; `declined` says that the
+        provider itself declared a refusal; `language` is the arm's, ``en`` or ``zh``.
         """
         if declined:
             return Label("refused", "provider-declared", None, "declared by the provider")

@@ -95,15 +95,10 @@ class Anchor:
 
 
 class Ruleset:
-    """The rules and anchors of one folder.
+    """The rules and anchors of one folder; ConfigurationError names file, entry and fault.
 
     ``rules`` are sorted by kind; ``structural`` holds the reasons of the ids which have
     no pattern; ``asks`` are the patterns for what a question asks.
-
-    Raises
-    ------
-    ConfigurationError
-        A file is missing or malformed, or a rule is wrong; file, rule and fault are named.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -60,11 +60,8 @@ class Line:
 def parse_line(raw: bytes, *, where: str) -> Line:
     """Return the line held by `raw` (no newline).
 
-    Raises
-    ------
-    IntegrityError
-        The bytes are not the canonical form of a JSON object with the four
-        fields every line has: edited, or written by another program.
+    IntegrityError unless the bytes are the canonical form of a JSON object with the four
+    fields every line has: they were edited, or written by another program.
     """
     try:
         body = orjson.loads(raw)
@@ -115,12 +112,7 @@ class Ledger:
         """Seal one line: durable in the chain first, then repeated in the head.
 
         ``at`` is never earlier than in the line before: a clock that is set back a
-        little while a command runs does not show.
-
-        Raises
-        ------
-        TypeError
-            A field holds a float.
+        little while a command runs does not show. TypeError if a field holds a float.
         """
         previous = self.last()
         named = previous.named if previous else NO_LINE
@@ -153,12 +145,8 @@ class Ledger:
         """Complete a seal which a kill interrupted; return what was done, in words.
 
         A torn last line is dropped when the head does not count it; a head one
-        line behind is brought up to date.
-
-        Raises
-        ------
-        IntegrityError
-            Chain and head disagree in a way that no interrupted seal explains.
+        line behind is brought up to date. IntegrityError if chain and head disagree
+        in a way that no interrupted seal explains.
         """
         done = []
         head = self.read_head() or NO_LINE
@@ -213,11 +201,15 @@ def complete_end(path: Path) -> int:
 
 def drop_torn_tail(path: Path) -> bool:
     """Cut what follows the last newline of a file; return whether there was anything."""
-    end = complete_end(path)
-    torn = path.exists() and end < path.stat().st_size
-    if torn:
+    return cut(path, complete_end(path))
+
+
+def cut(path: Path, end: int) -> bool:
+    """Cut a file behind `end`; return whether there was anything."""
+    longer = path.exists() and end < path.stat().st_size
+    if longer:
         os.truncate(path, end)
-    return torn
+    return longer
 
 
 def write_durably(path: Path, data: bytes, mode: Literal["ab", "wb"]) -> None:

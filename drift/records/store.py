@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gzip
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from typing import Any
 import orjson
 
 from drift.errors import DriftError, IntegrityError, StorageError
-from drift.records.ledger import complete_end, lines_backwards, write_durably
+from drift.records.ledger import complete_end, cut, lines_backwards, write_durably
 
 #: What a folder holds any of that holds a record.
 _PARTS = "chain.jsonl head.json registration.json transcripts labels readings".split()
@@ -76,13 +75,7 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the record's lock: one command at a time changes a record.
-
-        Raises
-        ------
-        DriftError
-            Another command holds it.
-        """
+        """Hold the record's lock, or DriftError: one command at a time changes a record."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("w") as stream:
             try:
@@ -109,10 +102,7 @@ def exists(path: Path) -> bool:
 def read_bytes(path: Path) -> bytes:
     """Return the uncompressed bytes of `path`, or of ``<path>.gz`` if only that exists.
 
-    Raises
-    ------
-    IntegrityError
-        Neither file is there, or the compressed one is damaged.
+    IntegrityError if neither file is there, or the compressed one is damaged.
     """
     try:
         if path.exists():
@@ -131,10 +121,7 @@ def read_bytes(path: Path) -> bytes:
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a transcript, labels, churn or findings file.
 
-    Raises
-    ------
-    IntegrityError
-        The file cannot be read, or a line is not a JSON object; the line is named.
+    IntegrityError if it cannot be read or a line, which is named, is not a JSON object.
     """
     lines = enumerate(read_bytes(path).split(b"\n"), start=1)
     return [_row(raw, f"{path}:{number}") for number, raw in lines if raw]
@@ -164,8 +151,7 @@ def drop_rows_of(path: Path, run: str) -> None:
         if _row(raw, f"{path}: from the end").get("run") != run:
             break
         keep -= len(raw) + 1
-    if path.exists() and keep < path.stat().st_size:
-        os.truncate(path, keep)
+    cut(path, keep)
 
 
 class Appender:
@@ -199,10 +185,7 @@ class Appender:
     async def append(self, document: dict[str, Any]) -> None:
         """Return once the row is durable.
 
-        Raises
-        ------
-        StorageError
-            The disk refused it (full, read-only); the row is not stored.
+        StorageError if the disk refuses it (full, read-only): the row is not stored.
         """
         self._gathered.append(dump_line(document))
         self._group = self._group or asyncio.create_task(self._write())

@@ -204,9 +204,8 @@ def _check_texts(
             return wrong(name, "reworded prompt", "another question was asked")
         rows.append(row)
     part.responses = len(rows)
-    counted = [sum(sealed["counts"].values()) for sealed in run["models"].values()]
     places = [(row["model"], row["key"]) for row in rows]
-    whole = set(counted) == {len(keys)}
+    whole = all(sum(model["counts"].values()) == len(keys) for model in run["models"].values())
     due = sorted(product(run["models"], keys) if whole else set(places))
     if difference := first_difference(places, due):
         position, how = difference
