@@ -289,6 +289,8 @@ def test_two_runs_are_compared_once_and_not_across_the_end_of_a_series(
         third = str(json.loads(drift("refresh", "--panel", "test", "--json")[1])["run"])
     code, said, _ = drift("compare", first, third, "--panel", "test")
     assert code == 2
-    assert "subject: a series ended between them" in said and "steady: newly refused: none" in said
+    assert (
+        "subject: its series closed between them" in said and "steady: newly refused: none" in said
+    )
     assert drift("compare", first, "20991231T000000Z", "--panel", "test")[0] == 2
     assert drift("compare", second, first, "--panel", "test")[0] == 2

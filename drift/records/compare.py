@@ -1,4 +1,4 @@
-"""One look: the canonical labels of two runs of one series, compared once."""
+"""One look: the canonical labels of two comparable runs, compared once."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ ONE_LOOK = (
 def compare_runs(store: Store, ledger: Ledger, first: str, second: str) -> dict[str, Any]:
     """Compare two runs model by model, under the judge that each was first labelled by.
 
-    Returns ``{"first", "second", "words", "models"}``. Of a model stand ``series``, the
-    families ``newly_refused`` and ``newly_answered``, the number ``compared``, ``midp``,
-    ``minimum_detectable_flips`` with the flips the other way counted, and a ``sentence``; a
-    model which is not in one series in both has ``reason`` alone.
+    Returns ``{"first", "second", "words", "models"}``. Of a model stands what :func:`look`
+    returns; a model that was not asked in both, or whose series closed between them, has
+    ``reason`` alone. A fresh baseline of the alarm closes nothing.
 
     Raises
     ------
@@ -38,18 +37,19 @@ def compare_runs(store: Store, ledger: Ledger, first: str, second: str) -> dict[
     if not first < second:
         raise ConfigurationError("the first run must be the earlier", got=f"{first}, {second}")
     before, after = (_run(store, ledger, run) for run in (first, second))
-    series = {(row["run"], row["model"]): row["series"] for row in read_rows(store.churn)}
+    closed = {
+        item["model"]: item["detail"]
+        for item in read_rows(store.findings)
+        if item["kind"] == "series_closed" and first < item["run"] <= second
+    }
     models: dict[str, dict[str, Any]] = {}
     for name in sorted(before.models.keys() | after.models.keys()):
-        numbers = [series.get((run, name)) for run in (first, second)]
-        if None in numbers:
+        if name not in before.models or name not in after.models:
             models[name] = {"reason": "not asked in both runs"}
-        elif numbers[0] != numbers[1]:
-            reason = f"a series ended between them: {numbers[0]}, then {numbers[1]}"
-            models[name] = {"reason": reason}
+        elif name in closed:
+            models[name] = {"reason": f"its series closed between them: {closed[name]}"}
         else:
-            change = flips(_canonical(before, name), _canonical(after, name))
-            models[name] = {"series": numbers[0]} | look(change)
+            models[name] = look(flips(_canonical(before, name), _canonical(after, name)))
     return {"first": first, "second": second, "words": ONE_LOOK, "models": models}
 
 
@@ -70,7 +70,11 @@ def _canonical(run: Run, name: str) -> dict[str, str | None]:
 
 
 def look(change: Flips) -> dict[str, Any]:
-    """Return what one look at two runs shows, and what it could have shown."""
+    """Return what one look at two runs shows, and what it could have shown.
+
+    The families ``newly_refused`` and ``newly_answered``, the number ``compared``, ``midp``,
+    ``minimum_detectable_flips`` with the flips the other way counted, and a ``sentence``.
+    """
     refused = [family(arm) for arm in change.newly_refused]
     answered = [family(arm) for arm in change.newly_answered]
     opposite = min(len(refused), len(answered))

@@ -14,17 +14,15 @@ from typing import Any
 
 from drift.bank import Bank
 from drift.records.alarm import model_alarm
+from drift.records.compare import look
 from drift.records.registration import Registration
 from drift.records.run import DETERMINED, OUTCOMES, ModelRun, Run, determined_labels, family
 from drift.records.series import Step
 from drift.stats import (
     control_check,
-    detectability_sentence,
     family_majority,
     holm,
     language_asymmetry,
-    midp_mcnemar,
-    minimum_detectable_flips,
     proportion,
     purpose_unlock,
     rate_range,
@@ -55,9 +53,9 @@ def build_reading(
         name: _model(run.models[name], name, steps[name], registration, bank)
         for name in sorted(steps)
     }
-    looks = [model["change"] for model in models.values() if model["change"]]
-    for look, adjusted in zip(looks, holm([look["midp"] for look in looks]), strict=True):
-        look["holm"] = adjusted
+    changes = [model["change"] for model in models.values() if model["change"]]
+    for change, adjusted in zip(changes, holm([it["midp"] for it in changes]), strict=True):
+        change["holm"] = adjusted
     fields = ("run", "number", "started_at", "finished_at", "scope", "slot")
     document = {
         "schema": SCHEMA,
@@ -198,18 +196,4 @@ def _change(step: Step) -> dict[str, Any] | None:
 
     ``holm`` adjusts its p-value for the models of the run; nothing adjusts for later runs.
     """
-    if step.change is None:
-        return None
-    refused = [family(arm) for arm in step.change.newly_refused]
-    answered = [family(arm) for arm in step.change.newly_answered]
-    opposite = min(len(refused), len(answered))
-    detectable = minimum_detectable_flips(step.change.compared, opposite=opposite)
-    return {
-        "previous_run": step.churn["previous"],
-        "compared": step.change.compared,
-        "newly_refused": refused,
-        "newly_answered": answered,
-        "midp": midp_mcnemar(len(refused), len(answered)),
-        "minimum_detectable_flips": detectable.flips,
-        "sentence": detectability_sentence(detectable),
-    }
+    return {"previous_run": step.churn["previous"]} | look(step.change) if step.change else None
