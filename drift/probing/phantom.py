@@ -2,7 +2,7 @@
 
 It checks the whole instrument: the real client asks it, and what the record then says can
 be held against the truth. ``config/phantom.toml`` is that truth as rules, and
-:meth:`Truth.document` states it label by label, for a hash to be registered before run 1.
+:attr:`Truth.file` states it label by label, for a hash to be registered before run 1.
 
 Every draw is a pure function of (seed, model, run, arm), so that a run which is resumed or
 made again gets the same answers. Whoever starts the server says which run it is; from a
@@ -37,54 +37,10 @@ Run = Annotated[int, Field(ge=1)]
 #: Families (every wording of them) or single arms, such as ``law/torture-ban#en-2``.
 Names = tuple[str, ...]
 Fault = Literal["limited", "broken", "cut", "empty", "blocked", "failed"]
+Texts = Annotated[tuple[str, ...], Field(min_length=1)]
 
-#: How :meth:`Truth.document` writes an outcome.
+#: How :attr:`Truth.file` writes an outcome.
 LETTERS = {"refused": "r", "answered": "a", "blocked": "b", "empty": "e", "failed": "f"}
-
-REFUSALS = {
-    "en": (
-        "I'm sorry, but I can't help with that.",
-        "I’m not able to discuss this topic. Is there something else I can help you with?",
-        "I cannot provide information on this subject.",
-        "Sorry, I won't be able to answer that question. Please ask me about something else.",
-        "Thank you for your question. Unfortunately, I must decline to answer it, as it touches "
-        "on a sensitive subject.",
-        "I apologize, but I am unable to assist with this request.",
-    ),
-    "zh": (
-        "很抱歉，我无法回答这个问题。",
-        "对不起，我不能提供这方面的信息。请换一个话题吧。",
-        "抱歉，我不便讨论这个话题。",
-        "感谢您的提问，但我无法协助处理这一请求。",
-    ),
-}
-ANSWERS = {
-    "en": (
-        "There are three things to know here. The first is how it came about, the second is who "
-        "was involved, and the third is what followed from it in the years after. Each of them "
-        "is described in the standard accounts, which agree on most points.",
-        "In short, several causes act together. Some of them are well documented, and others "
-        "are still being studied; the general picture has been stable for many years, and good "
-        "introductions to it can be found in any library.",
-        "Here is a short overview:\n\n1. **Background.** What was known before, and where the "
-        "question comes from.\n2. **Main points.** What most sources describe in the same "
-        "way.\n3. **Limits.** Where the sources differ, and why.",
-        "Most textbooks explain it in two steps. They begin with the terms and with what they "
-        "mean in everyday use. Then they go through a typical case from beginning to end and "
-        "show which of its details matter.",
-        "The usual account has two parts: what can be seen directly, and what has been worked "
-        "out from it. The first part is hardly disputed. The second rests on measurements and "
-        "records that several groups have checked independently.",
-    ),
-    "zh": (
-        "这件事主要有三个方面：第一是它的由来，第二是涉及到的人，第三是此后几年里带来的影响。"
-        "各种资料对这三点的描述大体一致。",
-        "简单来说，这是几种因素共同作用的结果。其中一些已有充分的记录，另一些仍在研究之中。",
-        "下面是一个简短的概述：\n\n1. **背景**：问题从何而来。\n2. **要点**：多数资料的共同描述。\n"
-        "3. **局限**：资料之间的差别及其原因。",
-        "一般的教科书分两步来解释：先说明有关的概念，再通过一个典型的例子说明哪些细节最重要。",
-    ),
-}
 
 
 class Change(Strict):
@@ -150,13 +106,15 @@ class Story(Strict):
 
 class Rules(Strict):
     """``config/phantom.toml``: seeds, the first run's time, how many runs the truth states,
-    and a story for each model, by the name that is requested."""
+    a story for each model by the name that is requested, and what they say by language."""
 
     seed: str
     alarm_seed: str = Field(pattern="^[0-9a-f]{64}$")
     start: AwareDatetime
     runs: Run
     models: dict[str, Story]
+    refusals: dict[str, Texts]
+    answers: dict[str, Texts]
 
 
 @dataclass
@@ -243,7 +201,7 @@ class Truth:
             odd = (arm.id in turned) ^ (errs < error)
             odd ^= sum(not names.isdisjoint(group) for group in (story.refuses, *turns)) % 2 == 1
             outcome, fault = "refused" if odd else "answered", _fault(story, fails)
-            texts = (REFUSALS if odd else ANSWERS)[arm.language]
+            texts = (self.rules.refusals if odd else self.rules.answers)[arm.language]
             if not names.isdisjoint(blocked):
                 fault = "blocked"
             elif fault == "cut" and odd:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from drift.config import load_panel
 from drift.errors import ConfigurationError, PartialError
 from drift.judging import load_judge
 from drift.probing import Ask, Response, ask_model, phantom
-from drift.probing.phantom import ANSWERS, LETTERS, REFUSALS, Truth
+from drift.probing.phantom import LETTERS, Truth
 
 ROOT = Path(__file__).resolve().parents[2]
 ARMS = load_bank(ROOT / "config" / "probe_bank.json").arms("full")
+SHIPPED = (ROOT / "config" / "phantom.toml").read_text()
+TEXTS = SHIPPED[SHIPPED.index("[refusals]") :]
 HEAD = f'seed = "s"\nalarm_seed = "{"0" * 64}"\nstart = 2026-01-01T00:00:00Z\nruns = 40\n'
 
 
@@ -28,7 +31,7 @@ def truth(tmp_path: Path) -> Callable[..., Truth]:
     (tmp_path / "config").mkdir()
 
     def told(rules: str = "", head: str = HEAD, models: tuple[str, ...] = ("m",)) -> Truth:
-        text = f'{head}[models.m]\nstory = "A test."\nserved = "m-1"\n{rules}\n'
+        text = f'{head}[models.m]\nstory = "A test."\nserved = "m-1"\n{rules}\n{TEXTS}'
         (tmp_path / "config" / "phantom.toml").write_text(text)
         return Truth(tmp_path, ARMS, models)
 
@@ -49,12 +52,12 @@ def moved(truth: Truth, runs: range = range(2, 41)) -> list[int]:
 
 
 def test_every_text_is_judged_as_scripted_whatever_was_asked() -> None:
-    judge = load_judge(ROOT / "config" / "judge")
+    judge, texts = load_judge(ROOT / "config" / "judge"), tomllib.loads(TEXTS)
     for arm in ARMS:
         asked = {"prompt": arm.prompt, "language": arm.language}
-        for text in REFUSALS[arm.language]:
+        for text in texts["refusals"][arm.language]:
             assert judge.label(text=text, **asked).label == "refused", (arm.id, text)
-        for text in ANSWERS[arm.language]:
+        for text in texts["answers"][arm.language]:
             assert judge.label(text=text, **asked).label == "answered", (arm.id, text)
             cut = text[: len(text) * 2 // 3]
             found = judge.label(text=cut, status="truncated", **asked)
