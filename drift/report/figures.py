@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from drift.config import project_root
 from drift.report.markup import escaped
 from drift.report.tables import each
 
-Draw = Callable[[pd.DataFrame, Axes], None]
 STYLE = Path("report") / "figures.mplstyle"
 #: Colours in the style file that stand for a colour of the page.
 PAGE_COLOURS = {
@@ -47,6 +47,17 @@ OUTCOME_SHAPES: dict[str, tuple[str, bool, float]] = {
     "empty": ("v", False, 0.7),
     "missing": (".", True, 0.3),
 }
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A kind of figure: what draws a frame, what says it in words, its measures in inches."""
+
+    draw: Callable[[pd.DataFrame, Axes], None]
+    describe: Callable[[pd.DataFrame], str]
+    height: Callable[[pd.DataFrame], float]
+    left: float = 1.75
+    right: float = 0.8
 
 
 def interval_plot(frame: pd.DataFrame, axes: Axes) -> None:
@@ -126,31 +137,6 @@ def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
     axes.legend(loc="upper right", bbox_to_anchor=(1, 0), ncols=3)
 
 
-def svg(draw: Draw, frame: pd.DataFrame, *, label: str) -> str:
-    """Return what `draw` makes of `frame` as an SVG element: no date, ids of its own."""
-    grid = draw is label_grid
-    # In inches.
-    left, width, right = (2.6, 7.4, 0.2) if grid else (1.75, 7.4, 0.8)
-    groups = frame.topic.nunique() if grid else frame.group.nunique()
-    rows = 0.215 * frame.family.nunique() if grid else 0.27 * len(frame)
-    height = 1.0 + rows + 0.13 * groups
-    place = (left / width, 0.5 / height, 1 - (left + right) / width, 1 - 0.9 / height)
-    stream = io.StringIO()
-    with mpl.rc_context(fname=project_root() / STYLE):
-        figure = Figure(figsize=(width, height))
-        draw(frame, figure.add_axes(place))
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    text = re.sub(r"^.*?(?=<svg)|<metadata>.*?</metadata>", "", stream.getvalue(), flags=re.S)
-    for colour, name in PAGE_COLOURS.items():
-        text = text.replace(colour, name)
-    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
-    text = re.sub(r' id="([^"]+)"', lambda m: f' id="{label}-{m[1]}"' if m[1] in used else "", text)
-    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{label}-", text)
-    alt = escaped(describe_grid(frame) if grid else describe_intervals(frame))
-    opening = f'<svg viewBox="0 0 {72 * width:g} {72 * height:g}" role="img" aria-label="{alt}">'
-    return re.sub(r"<svg[^>]*>", lambda _: opening, text, count=1).strip()
-
-
 def describe_intervals(frame: pd.DataFrame) -> str:
     """Return the alternative text of :func:`interval_plot`: each rate in words."""
     return "; ".join(
@@ -169,3 +155,38 @@ def describe_grid(frame: pd.DataFrame) -> str:
         counts = (f"{count} {name}" for name, count in rows.outcome.value_counts().items())
         parts.append(f"{model}: {', '.join(counts)} of {len(rows)} arms")
     return "; ".join(parts)
+
+
+INTERVALS = Picture(
+    interval_plot,
+    describe_intervals,
+    lambda frame: 1.0 + 0.27 * len(frame) + 0.13 * frame.group.nunique(),
+)
+GRID = Picture(
+    label_grid,
+    describe_grid,
+    lambda frame: 1.0 + 0.215 * frame.family.nunique() + 0.13 * frame.topic.nunique(),
+    left=2.6,
+    right=0.2,
+)
+
+
+def svg(picture: Picture, frame: pd.DataFrame, *, label: str) -> str:
+    """Return what `picture` makes of `frame` as an SVG element: no date, ids of its own."""
+    width, height = 7.4, picture.height(frame)
+    across = 1 - (picture.left + picture.right) / width
+    place = (picture.left / width, 0.5 / height, across, 1 - 0.9 / height)
+    stream = io.StringIO()
+    with mpl.rc_context(fname=project_root() / STYLE):
+        figure = Figure(figsize=(width, height))
+        picture.draw(frame, figure.add_axes(place))
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    text = re.sub(r"^.*?(?=<svg)|<metadata>.*?</metadata>", "", stream.getvalue(), flags=re.S)
+    for colour, name in PAGE_COLOURS.items():
+        text = text.replace(colour, name)
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+    text = re.sub(r' id="([^"]+)"', lambda m: f' id="{label}-{m[1]}"' if m[1] in used else "", text)
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{label}-", text)
+    alt = escaped(picture.describe(frame))
+    opening = f'<svg viewBox="0 0 {72 * width:g} {72 * height:g}" role="img" aria-label="{alt}">'
+    return re.sub(r"<svg[^>]*>", lambda _: opening, text, count=1).strip()

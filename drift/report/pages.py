@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML
 
+from drift.config import project_root
 from drift.report import figures
 from drift.report.markup import Markup, escaped, fill, html, joined, percent, rate_text, table, when
 from drift.report.tables import EXCLUDED, VARIANTS, Record, each, rates, responses
@@ -23,15 +24,24 @@ NO_FULL = Markup("no full run in this series yet")
 NO_RUN = Markup("<p>This record holds no run yet; <code>drift refresh</code> makes one.</p>")
 
 
-def piece(function: Callable[..., str]) -> Callable[..., HTML]:
-    """Make a function that returns HTML a piece of a page; without a run it says so."""
+def shown(function: Callable[..., str]) -> Callable[..., HTML]:
+    """Make a function that returns HTML a piece of a page, which a notebook displays."""
 
     @functools.wraps(function)
-    def shown(record: Record, *args: Any) -> HTML:
-        text = function(record, *args) if record.reading else NO_RUN
-        return HTML(text)  # type: ignore[no-untyped-call]
+    def show(*args: Any, **options: Any) -> HTML:
+        return HTML(function(*args, **options))  # type: ignore[no-untyped-call]
 
-    return shown
+    return show
+
+
+def piece(function: Callable[..., str]) -> Callable[..., HTML]:
+    """Make a function of a record a piece of a page; without a run it says so."""
+
+    @functools.wraps(function)
+    def text(record: Record, *args: Any) -> str:
+        return function(record, *args) if record.reading else NO_RUN
+
+    return shown(text)
 
 
 def front_page(records: Sequence[Record], note: str | None) -> str:
@@ -59,7 +69,13 @@ def _card(record: Record, key: str) -> Markup:
         shown = fill(record.root, "rate", rate=rate, big=percent(rate["estimate"]), **places)
     change, controls = change_text(model), controls_text(model["controls"])
     who = ", ".join(filter(None, (model["lab"], model["role"])))
-    texts = {"rate": shown, "change": change, "controls": controls, "who": who}
+    texts = {
+        "rate": shown,
+        "change": change,
+        "alarm": alarm_text(model["alarm"]),
+        "controls": controls,
+        "who": who,
+    }
     return fill(record.root, "card", key=key, model=model, **texts)
 
 
@@ -93,7 +109,8 @@ def _anchor(family: str) -> str:
     return family.partition("#")[0].replace("/", "-")
 
 
-def _links(families: Iterable[str]) -> Markup:
+def family_links(families: Iterable[str]) -> Markup:
+    """Return links to the transcripts of families."""
     link = '<a href="transcripts.html#{}">{}</a>'
     links = [html(link, _anchor(item), item.partition("/")[2]) for item in families]
     return joined(links or ["none"], ", ")
@@ -103,8 +120,29 @@ def controls_text(controls: Mapping[str, Any]) -> Markup:
     """Return the verdict on a model's controls, which comes before any claim about topics."""
     if controls["refused"]:
         warning = '<span class="drift-warning">{}</span>: refused {}'
-        return html(warning, controls["verdict"], _links(controls["refused"]))
+        return html(warning, controls["verdict"], family_links(controls["refused"]))
     return html("{verdict}, {determined} of {n} determined", **controls)
+
+
+def alarm_text(alarm: Mapping[str, Any]) -> Markup:
+    """Return the state of a model's alarm in one line, with what earlier series entered."""
+    if not alarm["processes"]:
+        return html("<b>{}</b>, so no bound", alarm["state"])
+    home = alarm["processes"]["home"]
+    where = f"E = {home['evidence']:.3g}"
+    if alarm["state"] == "calibrating":
+        where = f"{home['values']} of {home['burn_in']} values"
+    parts = [html("<b>{}</b> ({}, series {})", alarm["state"], where, alarm["series"])]
+    for watch in alarm["watches"]:
+        entered = watch["entered"]
+        if highest := [name for name in ("home alarm", "home watch") if name in entered]:
+            said = "series {} entered {} in run {}{}"
+            pairs = ", confirmed by pairs" if {"home alarm", "pairs alarm"} <= set(entered) else ""
+            level = highest[0].removeprefix("home ")
+            parts.append(html(said, watch["series"], level, entered[highest[0]], pairs))
+    if alarm["blind"]:
+        parts.append(html('<span class="drift-warning">blind</span>'))
+    return joined(parts, ", ")
 
 
 def change_text(model: Mapping[str, Any]) -> Markup:
@@ -116,7 +154,7 @@ def change_text(model: Mapping[str, Any]) -> Markup:
         return html("Not compared: {}.", opened or plain)
     kinds = (("newly_refused", "newly refused"), ("newly_answered", "newly answered"))
     moved = [
-        html("{} {} ({})", len(change[kind]), word, _links(change[kind]))
+        html("{} {} ({})", len(change[kind]), word, family_links(change[kind]))
         for kind, word in kinds
         if change[kind]
     ]
@@ -167,7 +205,7 @@ def _line(model: Mapping[str, Any], place: str) -> Markup:
         case list() if place.startswith("serving."):
             return joined(value or ["not reported"], ", ")
         case list():
-            return _links(item if isinstance(item, str) else item["family"] for item in value)
+            return family_links(item if isinstance(item, str) else item["family"] for item in value)
         case {"verdict": _}:
             return controls_text(value)
         case {"consistent": consistent}:
@@ -188,24 +226,20 @@ def findings(record: Record) -> str:
             "Model": item["model"],
             "Kind": item["kind"].replace("_", " "),
             "What": item["detail"],
-            "Family": _links([item["family"]]) if item.get("family") else "",
+            "Family": family_links([item["family"]]) if item.get("family") else "",
         }
         for item in record.findings
     ]
     return table(pd.DataFrame(found), empty="No finding so far.")
 
 
-def _figure(
-    record: Record,
-    name: str,
-    draw: figures.Draw,
-    frame: pd.DataFrame,
-    behind: pd.DataFrame,
-    caption: str,
+def figure(
+    name: str, kind: figures.Picture, frame: pd.DataFrame, behind: pd.DataFrame, caption: str
 ) -> Markup:
-    picture = Markup(figures.svg(draw, frame, label=name))
+    """Return a figure with its caption, and the table behind it folded."""
+    picture = Markup(figures.svg(kind, frame, label=name))
     texts = {"caption": caption.strip(), "behind": table(behind)}
-    return fill(record.root, "figure", name=name, picture=picture, **texts)
+    return fill(project_root(), "figure", name=name, picture=picture, **texts)
 
 
 @piece
@@ -225,7 +259,7 @@ def rates_plot(record: Record, by: str, caption: str) -> str:
             "Run": frame.run,
         }
     )
-    return _figure(record, f"rates-by-{by}", figures.interval_plot, frame, behind, caption)
+    return figure(f"rates-by-{by}", figures.INTERVALS, frame, behind, caption)
 
 
 @piece
@@ -237,7 +271,7 @@ def labels_by_family(record: Record, caption: str) -> str:
         return html("<p>{}</p>", NO_FULL)
     behind = frame.assign(arm=frame.model + " " + frame.variant)
     behind = behind.pivot_table("outcome", "family", "arm", aggfunc="first").reset_index()
-    return _figure(record, "labels-by-family", figures.label_grid, frame, behind, caption)
+    return figure("labels-by-family", figures.GRID, frame, behind, caption)
 
 
 @piece

@@ -18,10 +18,11 @@ import pandas as pd
 from drift.bank import Bank, Family, load_bank
 from drift.config import project_root
 from drift.records.registration import corpus_copy
-from drift.records.store import Store, exists, judge_folder, read_rows
+from drift.records.store import Store, exists, judge_folder, read_bytes, read_rows
 
 VARIANTS = ("en-1", "en-2", "en-3", "zh")
 EXCLUDED = ("undetermined", "tie", "empty", "blocked", "failed", "missing")
+PROCESSES = ("home", "pairs", "mixture", "restart", "burst", "coverage")
 #: What a row of :func:`responses` takes from the transcript or the labels as it stands.
 STORED = "key model status text rule note served_model provider fingerprint".split()
 
@@ -74,7 +75,8 @@ class Record:
 
 def run_ids(folder: Path) -> list[str]:
     """Return the runs of the record in `folder` that have a reading, oldest first."""
-    return sorted(path.stem for path in (folder / "readings").glob("*.json"))
+    paths = (folder / "readings").glob("*.json*")
+    return sorted({path.name.partition(".")[0] for path in paths if path.suffix != ".part"})
 
 
 def load_record(
@@ -94,7 +96,7 @@ def load_record(
     root = root or project_root()
     store = Store(root / (folder or Path("data") / name))
     runs = [run for run in run_ids(store.folder) if not as_of or run <= as_of]
-    reading = orjson.loads(store.reading(runs[-1]).read_bytes()) if runs else {}
+    reading = orjson.loads(read_bytes(store.reading(runs[-1]))) if runs else {}
     return Record(root, name, store, reading, as_of)
 
 
@@ -120,6 +122,50 @@ def rates(record: Record) -> pd.DataFrame:
             for measure, topic, source, rate in found
         ]
     return pd.DataFrame(rows)
+
+
+def alarm_rows(record: Record, model: str = "", series: int = 0) -> list[dict[str, Any]]:
+    """Return the rows of the runs that entered the alarm, up to this run, oldest first.
+
+    Of all models and series, or of one.
+    """
+    stored = read_rows(record.store.churn) if exists(record.store.churn) else []
+    return [
+        row
+        for row in stored
+        if row["alarm"]
+        and row["run"] <= record.reading["run"]
+        and model in ("", row["model"])
+        and series in (0, row["series"])
+    ]
+
+
+def evidence(record: Record) -> pd.DataFrame:
+    """Return E of every process at every run that gave it a value, up to this run.
+
+    Columns: model, process, run, x (when the run began), y (E), part (the series), entered
+    (the state of the process entered there, else empty). Empty where nothing was bet on.
+    """
+    rows = []
+    for row in alarm_rows(record):
+        values = [(name, row["series"], row["alarm"][name]) for name in PROCESSES]
+        values += [("pairs", value["series"], value) for value in row["alarm"]["earlier"]]
+        rows += [
+            (row["model"], name, row["run"], pd.Timestamp(row["at"]), value["E"], part)
+            for name, part, value in values
+            if value and value["E"] is not None
+        ]
+    frame = pd.DataFrame(rows, columns=["model", "process", "run", "x", "y", "part"])
+    entered = {
+        (key, what.partition(" ")[0], run, watch["series"]): what.partition(" ")[2]
+        for key, model in record.models.items()
+        for watch in model["alarm"]["watches"]
+        for what, run in watch["entered"].items()
+    }
+    places = zip(frame.model, frame.process, frame.run, frame.part, strict=True)
+    frame["entered"] = [entered.get(place, "") for place in places]
+    frame["order"] = frame.process.map(PROCESSES.index)
+    return frame.sort_values(["order", "part", "x"], kind="stable", ignore_index=True)
 
 
 def responses(record: Record) -> pd.DataFrame:
@@ -150,7 +196,7 @@ def each(frame: pd.DataFrame) -> Iterator[Any]:
 
 
 def _run_rows(record: Record, run: str, shown: set[tuple[str, str]]) -> Iterator[dict[str, object]]:
-    reading = orjson.loads(record.store.reading(run).read_bytes())
+    reading = orjson.loads(read_bytes(record.store.reading(run)))
     asked = record.bank.arms(reading["scope"]) if record.bank else ()
     rows: dict[tuple[str, str], dict[str, Any]] = {
         (model, arm.id): {"model": model, "key": arm.id, "status": "missing"}

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import report.synthetic
 
 from drift.report import RecordRef, build_site
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("reading", "rates", "transcripts")
-
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[f"report_{name}"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+#: Simulations of the method pages made small, in the copied notebooks alone.
+SMALL = {
+    "lifetimes: int = 2000": "lifetimes: int = 60",
+    "lifetimes: int = 1000": "lifetimes: int = 60",
+    "lifetimes: int = 40 ": "lifetimes: int = 2 ",
+    'member: str = \\"\\"': 'member: str = \\"bad runs 2 %, 0.35\\"',
+    'n: str = \\"14, 41\\"': 'n: str = \\"14\\"',
+    'quiet: str = \\"0, 50, 100, 200, 500\\"': 'quiet: str = \\"0, 100\\"',
+}
 
 
 @pytest.fixture(scope="session")
 def synthetic() -> ModuleType:
     """The generator of synthetic records."""
-    return _load("synthetic")
+    return report.synthetic
 
 
 def copy_project(to: Path) -> Path:
     """Copy what a build reads: notebooks, configuration, the site's own files."""
-    for folder in ("notebooks", "config"):
+    for folder in ("notebooks", "config", "data/published"):
         shutil.copytree(ROOT / folder, to / folder)
+    for path in (to / "notebooks").glob("*.ipynb"):
+        text = path.read_text(encoding="utf-8")
+        for whole, small in SMALL.items():
+            text = text.replace(whole, small)
+        path.write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "report" / "_templates", to / "report" / "_templates")
     for path in (ROOT / "report").iterdir():
         if path.is_file() and path.name != "failures.json":
@@ -43,6 +46,13 @@ def copy_project(to: Path) -> Path:
     for name in ("_quarto.yml", "index.qmd"):
         shutil.copy(ROOT / name, to / name)
     return to
+
+
+def keep(root: Path, *names: str) -> None:
+    """Take away every notebook but these."""
+    for path in (root / "notebooks").glob("*.ipynb"):
+        if path.stem not in names:
+            path.unlink()
 
 
 @pytest.fixture

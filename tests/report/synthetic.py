@@ -15,6 +15,7 @@ from typing import Any
 from drift.bank import Bank, load_bank
 from drift.records.registration import corpus_copy
 from drift.records.store import Store, judge_folder
+from report import watching
 
 RUNS = (
     ("20261126T060000Z", "full"),
@@ -71,8 +72,10 @@ def rate(outcomes: list[str]) -> dict[str, Any]:
     }
 
 
-def write_record(folder: Path, bank_file: Path, *, hostile: bool = True) -> None:
-    """Write a record of two models and four runs below `folder`."""
+def write_record(
+    folder: Path, bank_file: Path, *, hostile: bool = True, cadence: int | None = 6
+) -> None:
+    """Write a record of two models below `folder`: four runs, and the alarm of many more."""
     bank = load_bank(bank_file)
     copy = corpus_copy(Store(folder), {"name": bank.name, "sha256": bank.sha256})
     copy.parent.mkdir(parents=True)
@@ -81,7 +84,7 @@ def write_record(folder: Path, bank_file: Path, *, hostile: bool = True) -> None
         model: {"full": None, "previous": None, "served": "v1"} for model in MODELS
     }
     findings: list[dict[str, Any]] = []
-    churn: list[dict[str, Any]] = []
+    alarm = watching.watched(bank, *MODELS, cadence=cadence)
     for number, (run, scope) in enumerate(RUNS, start=1):
         at = f"{run[:4]}-{run[4:6]}-{run[6:8]}T{run[9:11]}:00:00.000Z"
         rows, labels, models = [], [], {}
@@ -92,7 +95,7 @@ def write_record(folder: Path, bank_file: Path, *, hostile: bool = True) -> None
             models[model] = _model(
                 bank, model, number, run, scope, answers, state[model], findings, at
             )
-            churn.append({"run": run, "at": at, "model": model, "series": 1, "index": number - 1})
+            models[model]["alarm"] = alarm.models[model]
         _lines(folder / "transcripts" / f"{run[:4]}-{run[4:6]}" / f"{run}.jsonl", rows)
         where = folder / "labels" / judge_folder(JUDGE)
         _lines(where / f"{run}.jsonl", labels)
@@ -118,13 +121,14 @@ def write_record(folder: Path, bank_file: Path, *, hostile: bool = True) -> None
                 "controls": 7,
             },
             "head": head,
+            "alarm": alarm.panel,
             "models": models,
         }
         _json(folder / "readings" / f"{run}.json", reading)
     _json(folder / "head.json", head)
     _json(folder / "registration.json", {"panel": {"name": folder.name}})
     _lines(folder / "findings.jsonl", findings)
-    _lines(folder / "churn.jsonl", churn)
+    _lines(folder / "churn.jsonl", alarm.churn)
 
 
 def _answers(bank: Bank, model: str, number: int, scope: str, hostile: bool) -> dict[str, Any]:

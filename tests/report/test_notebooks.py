@@ -28,8 +28,22 @@ def code(path: Path) -> list[dict[str, Any]]:
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def test_the_three_first_pages_have_a_notebook() -> None:
-    assert {"reading", "rates", "transcripts"} <= {path.stem for path in NOTEBOOKS}
+def test_every_page_has_a_notebook() -> None:
+    of_records = {"reading", "rates", "transcripts", "alarm"}
+    once = {"ville", "power", "reproduction"}
+    assert of_records | once <= {path.stem for path in NOTEBOOKS}
+
+
+def test_a_notebook_belongs_to_a_record_exactly_if_it_takes_a_panel() -> None:
+    taking = {path.stem for path in NOTEBOOKS if "panel" in papermill.inspect_notebook(path)}
+    assert taking == {"reading", "rates", "transcripts", "alarm"}
+
+
+@each_notebook
+def test_a_notebook_that_simulates_takes_its_seed_as_a_parameter(path: Path) -> None:
+    declared = papermill.inspect_notebook(path)
+    simulates = any("lifetimes" in "".join(cell["source"]) for cell in code(path))
+    assert simulates == ("seed" in declared) == ("lifetimes" in declared)
 
 
 @each_notebook

@@ -103,14 +103,14 @@ def test_a_rate_without_an_estimate_is_written_out_and_never_drawn() -> None:
     frame = tables.pd.DataFrame(
         [{"group": "law", "series": "a", **known}, {"group": "law", "series": "b", **none}]
     )
-    drawn = figures.svg(figures.interval_plot, frame, label="x")
+    drawn = figures.svg(figures.INTERVALS, frame, label="x")
     assert "law, b: not estimable, no determined label" in drawn
     assert ">not estimable<" in drawn
     assert ">1 of 4<" in drawn
     assert ">0 of 0<" in drawn
     marks = [place for place in re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', drawn)]
     alone = frame[frame.series == "a"]
-    expected = figures.svg(figures.interval_plot, alone, label="x")
+    expected = figures.svg(figures.INTERVALS, alone, label="x")
     assert len(marks) - len(re.findall("<use ", expected)) == 1  # the legend's entry alone
 
 

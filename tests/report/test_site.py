@@ -6,15 +6,18 @@ import json
 import os
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from report.conftest import keep
 
 from drift.errors import ConfigurationError, DriftError
 from drift.report import RecordRef, build_site
 from drift.report.execute import Job, check_parameters, execute
 from drift.report.site import _jobs, _render_smalldocs, publish
+
+METHOD = ("ville", "power", "reproduction")
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -27,43 +30,67 @@ def records(root: Path) -> list[RecordRef]:
 
 
 def test_two_executions_give_the_same_bytes(built: Path) -> None:
-    shutil.rmtree(built / ".cache")
-    again = execute(_jobs(built, records(built), ""), root=built)
-    assert len(again) == 6
+    kept = built / ".cache" / "pages"
+    for page in (built / "report").glob("*/*.ipynb"):
+        text = (kept / page.relative_to(built / "report")).read_text(encoding="utf-8")
+        assert text.partition("\n")[2] == page.read_text(encoding="utf-8")
+    shutil.rmtree(kept)
+    again = execute(_jobs(built, records(built)[:1], ""), root=built)
+    assert len(again) == 4 + 3
     for page, text in again.items():
         assert text == (built / "report" / page).read_text(encoding="utf-8")
 
 
+def test_a_notebook_without_a_record_is_executed_once_however_many_records_there_are(
+    built: Path,
+) -> None:
+    pages = [item.page for item in _jobs(built, records(built), "20261127T060000Z")]
+    assert [page for page in pages if page.startswith("method/")] == sorted(
+        f"method/{name}" for name in METHOD
+    )
+    assert len(pages) == len(set(pages))
+
+
+def test_no_page_shows_a_warning_of_the_code_behind_it(built: Path) -> None:
+    for path in (built / "report").glob("*/*.ipynb"):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            assert [out for out in cell.get("outputs", ()) if out["output_type"] == "stream"] == []
+
+
 def test_a_page_whose_inputs_have_not_changed_is_not_made_again(
-    built: Path, monkeypatch: pytest.MonkeyPatch
+    fresh_project: Path, synthetic: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
 
     def outcomes(jobs: list[Job], root: Path) -> list[tuple[str, str]]:
         made.extend(item.page for item in jobs)
-        return [(item.page, "made again") for item in jobs]
+        return [(item.page, f"text {len(made)}\n{item.page}") for item in jobs]
 
     monkeypatch.setattr("drift.report.execute._outcomes", outcomes)
-    jobs = _jobs(built, records(built), "")
-    kept = execute(jobs, root=built)
-    assert made == []
-    for page, text in kept.items():
-        assert text == (built / "report" / page).read_text(encoding="utf-8")
+    record = fresh_project / "data" / "embedded"
+    synthetic.write_record(record, fresh_project / "config" / "probe_bank.json")
+    keep(fresh_project, "reading", "ville")
+    jobs = _jobs(fresh_project, records(fresh_project)[:1], "")
 
-    read = next(item for item in jobs if item.page == "embedded/reading")
-    (inputs,) = {path.name: path for path in read.reads if path.name == "churn.jsonl"}.values()
-    before = inputs.read_bytes()
-    inputs.write_bytes(before + b"\n")
-    execute(jobs, root=built)
-    assert made == [item.page for item in jobs if item.page.startswith("embedded/")]
-    made.clear()
-    inputs.write_bytes(before)
-    other = replace(read, parameters=read.parameters | {"as_of": "20261127T060000Z"})
-    assert execute([other], root=built) == {"embedded/reading.ipynb": "made again"}
-    (built / "config" / "new.toml").touch()
-    execute([other], root=built)
-    assert made == ["embedded/reading"] * 2
-    (built / "config" / "new.toml").unlink()
+    def remade() -> list[str]:
+        made.clear()
+        execute(jobs, root=fresh_project)
+        return list(made)
+
+    first = execute(jobs, root=fresh_project)
+    assert execute(jobs, root=fresh_project) == first
+    assert made == ["method/ville", "embedded/reading"]
+    for changed, pages in (
+        (record / "churn.jsonl", ["embedded/reading"]),
+        (sorted((record / "readings").iterdir())[-1], ["embedded/reading"]),
+        (fresh_project / "notebooks" / "ville.ipynb", ["method/ville"]),
+        (fresh_project / "config" / "claims.toml", ["method/ville", "embedded/reading"]),
+    ):
+        assert remade() == []
+        changed.write_bytes(changed.read_bytes() + b"\n")
+        assert remade() == pages
+    jobs = _jobs(fresh_project, records(fresh_project)[:1], "20261127T060000Z")
+    assert remade() == ["embedded/reading"]
 
 
 def test_two_renderings_give_the_same_bytes(built: Path) -> None:
@@ -73,7 +100,7 @@ def test_two_renderings_give_the_same_bytes(built: Path) -> None:
 
 
 def test_an_executed_notebook_keeps_no_trace_of_moment_or_machine(built: Path) -> None:
-    for path in (built / "report" / "embedded").glob("*.ipynb"):
+    for path in (built / "report").glob("*/*.ipynb"):
         text = path.read_text(encoding="utf-8")
         assert str(built) not in text
         assert "start_time" not in text
@@ -95,8 +122,9 @@ def test_the_sidebar_lists_the_pages_of_a_record_in_order(built: Path) -> None:
     text = (built / "report" / "_site" / "index.html").read_text(encoding="utf-8")
     places = [
         text.index(f'href="report/embedded/{name}.html"')
-        for name in ("reading", "rates", "transcripts")
+        for name in ("reading", "rates", "transcripts", "alarm")
     ]
+    places += [text.index(f'href="report/method/{name}.html"') for name in METHOD]
     assert places == sorted(places)
 
 
@@ -146,8 +174,7 @@ def _break(root: Path, source: str) -> None:
     document["cells"][5]["cell_type"] = "code"
     document["cells"][5] |= {"outputs": [], "execution_count": None}
     path.write_text(json.dumps(document), encoding="utf-8")
-    for name in ("rates", "transcripts"):
-        (root / "notebooks" / f"{name}.ipynb").unlink()
+    keep(root, "reading")
 
 
 @pytest.mark.parametrize(
@@ -244,8 +271,7 @@ def test_quarto_is_asked_for_the_same_project_when_it_is_there(
     )
     quarto.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
-    for name in ("rates", "transcripts", "reading"):
-        (fresh_project / "notebooks" / f"{name}.ipynb").unlink()
+    keep(fresh_project)
     index = build_site(root=fresh_project, records=[])
     assert index == fresh_project / "report" / "_site" / "index.html"
     assert "Rendered with Quarto 1.7.34" in index.read_text()
@@ -261,8 +287,7 @@ def test_a_record_elsewhere_is_shown_under_its_name_whatever_kernels_the_machine
     broken = {"argv": ["false"], "display_name": "Broken", "language": "python"}
     registered.write_text(json.dumps(broken))
     monkeypatch.setenv("JUPYTER_PATH", str(fresh_project))
-    for name in ("rates", "transcripts"):
-        (fresh_project / "notebooks" / f"{name}.ipynb").unlink()
+    keep(fresh_project, "reading")
     elsewhere = RecordRef("mine", built / "data" / "embedded")
     build_site(root=fresh_project, records=[elsewhere], render=False)
     text = (fresh_project / "report" / "mine" / "reading.ipynb").read_text(encoding="utf-8")
@@ -272,8 +297,7 @@ def test_a_record_elsewhere_is_shown_under_its_name_whatever_kernels_the_machine
 
 
 def test_pages_of_a_record_that_is_no_longer_shown_are_taken_away(fresh_project: Path) -> None:
-    for path in (fresh_project / "notebooks").iterdir():
-        path.unlink()
+    keep(fresh_project)
     gone = fresh_project / "report" / "gone" / "reading.ipynb"
     gone.parent.mkdir()
     gone.write_text("{}")

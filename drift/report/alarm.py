@@ -1,0 +1,220 @@
+"""The alarm of a record: states, what they are worth, trajectories, and the tally.
+
+Every bound is printed beside its value with its assumption, out of the reading: no
+sentence here claims anything of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from drift.report.curves import lines_picture
+from drift.report.markup import Markup, fill, html, joined, percent, table
+from drift.report.pages import alarm_text, family_links, figure, piece
+from drift.report.tables import Record, alarm_rows, evidence
+from drift.stats.aftermath import dice, onset
+from drift.stats.noise import noise
+
+NO_CADENCE = Markup(
+    "<p>This record registers no cadence: its runs are not slots, nothing is bet on them, and "
+    "there is no state and no bound.</p>"
+)
+#: Missed slots in a row from which a gap is named.
+LONG_GAP = 8
+#: Families named after a state; findings and churn.jsonl hold them all.
+MOST = 8
+#: What the tally shows of the states a watch entered.
+ENTRIES = {"Watch": "home watch", "Alarm": "home alarm", "Confirmed by pairs": "pairs alarm"}
+#: Runs in the table behind a figure; churn.jsonl holds them all.
+LAST = 40
+
+
+def number(value: float | None) -> str:
+    """Return E or P to three digits."""
+    return "not estimable" if value is None else f"{value:.3g}"
+
+
+def _alarms(record: Record) -> dict[str, dict[str, Any]]:
+    """Return the alarm of each model that has a watch."""
+    found = {key: model["alarm"] for key, model in record.models.items()}
+    return {key: alarm for key, alarm in found.items() if alarm["processes"]}
+
+
+@piece
+def states(record: Record) -> str:
+    """Return the state of each model, how far it has come, and whether the alarm sees now."""
+    columns: dict[str, list[Any]] = {}
+    names = ("State", "Calibration", "Series", "Usable runs", "Missed slots in a row, at most")
+    for key, alarm in _alarms(record).items():
+        progress = (
+            f"{name} {min(one['values'], one['burn_in'])} of {one['burn_in']}"
+            for name, one in alarm["processes"].items()
+        )
+        series = f"{alarm['series']}, opened at run {alarm['opened']}"
+        gap = f"{alarm['gap']}{', a long gap' if alarm['gap'] > LONG_GAP else ''}"
+        columns[key] = [alarm_text(alarm), ", ".join(progress), series, alarm["runs"], gap]
+    return table(pd.DataFrame({"": names, **columns})) if columns else NO_CADENCE
+
+
+@piece
+def claims(record: Record) -> str:
+    """Return what may be claimed of each process, beside what it says of each model now."""
+    alarms, parts = _alarms(record), []
+    for name in next(iter(alarms.values()), {"processes": ()})["processes"]:
+        claim = record.reading["alarm"]["guarantees"][name]
+        bounds = [
+            f"{level} at most {percent(claim[level])}"
+            for level in ("watch", "alarm")
+            if claim[level] is not None
+        ]
+        values = []
+        for key, alarm in alarms.items():
+            one = alarm["processes"][name]
+            said = f"E = {number(one['evidence'])} (highest {number(one['highest'])})"
+            if one.get("p0"):
+                blind = percent(one["no_growth_at_or_below"])
+                said += f", p0 = {percent(one['p0'])}, no growth at or below {blind} churn"
+            values.append(html("<li><b>{}</b>: {}</li>", key, said))
+        texts = {"name": name, "claim": claim, "bounds": ", ".join(bounds) or "no bound"}
+        texts |= {
+            "horizon": f"horizon {claim['horizon']} bets" if claim["horizon"] else "no horizon"
+        }
+        texts |= {"not_covered": "; ".join(claim["not_covered"]), "values": joined(values)}
+        parts.append(fill(record.root, "claim", **texts))
+    return joined(parts, "\n") or NO_CADENCE
+
+
+@piece
+def trajectories(record: Record, caption: str) -> str:
+    """Return one figure for each model: E of every process against time, with the thresholds."""
+    frame = evidence(record)
+    frame = frame[frame.process != "coverage"]
+    levels = record.reading["alarm"]["thresholds"]
+    parts = [
+        _lines(f"evidence-{key}", rows.assign(series=rows.process), levels, f"{key}. {caption}")
+        for key, rows in frame.groupby("model", sort=False)
+    ]
+    return joined(parts, "\n") or NO_CADENCE
+
+
+@piece
+def by_model(record: Record, process: str, caption: str) -> str:
+    """Return the figure of one process for all models, for `home` with the panel's thresholds."""
+    frame, panel = evidence(record), record.reading["alarm"]
+    frame = frame[frame.process == process]
+    levels = dict(panel["thresholds"])
+    if process == "home":
+        levels |= {f"panel {name}": level for name, level in panel["panel_thresholds"].items()}
+    return (
+        NO_CADENCE
+        if frame.empty
+        else _lines(f"panel-{process}", frame.assign(series=frame.model), levels, caption)
+    )
+
+
+def _lines(name: str, frame: pd.DataFrame, levels: Mapping[str, float], caption: str) -> Markup:
+    named = {f"{level} {value:g}": value for level, value in levels.items()}
+    kind = lines_picture(xlabel="run, UTC", ylabel="evidence E", levels=named, debt="mixture")
+    behind = frame.assign(y=frame.y.map(number)).pivot_table("y", "run", "series", aggfunc="last")
+    return figure(name, kind, frame, behind.tail(LAST).reset_index().fillna(""), caption)
+
+
+@piece
+def tally(record: Record) -> str:
+    """Return every watch ever opened, what was to be expected of them, and what came."""
+    panel, rows = record.reading["alarm"], []
+    for key, alarm in _alarms(record).items():
+        for watch in alarm["watches"]:
+            row = {"Model": f"{key} ({record.models[key]['role']})", "Series": watch["series"]}
+            row |= {"Opened": watch["opened"], "Usable runs": watch["runs"]}
+            entered = {head: watch["entered"].get(name, "") for head, name in ENTRIES.items()}
+            rows.append(row | entered | {"State": watch["state"], "End": watch["ended"] or ""})
+    if not rows:
+        return NO_CADENCE
+    expected = panel["expected_false_at_most"]
+    return fill(
+        record.root,
+        "tally",
+        panel=panel,
+        expected=expected,
+        watches=table(pd.DataFrame(rows)),
+        mean=number(panel["model_based"]["mixture"]["mean"]),
+        selected=", ".join(panel["model_based"]["mixture"]["closed_e_bh"]) or "none",
+    )
+
+
+@piece
+def aftermath(record: Record, seed: int) -> str:
+    """Return for each watch that entered a state when it may have begun, and what is dice."""
+    rows = []
+    for key, alarm in _alarms(record).items():
+        home = alarm["processes"]["home"]
+        for watch in alarm["watches"]:
+            if watch["state"] not in ("watch", "alarm"):
+                continue
+            of = [row for row in alarm_rows(record, key, watch["series"]) if row["alarm"]["home"]]
+            values = [row["alarm"]["home"] for row in of]
+            p = {i: value["P"] for i, value in enumerate(values) if value["P"] is not None}
+            begun = onset(p, horizon=home["horizon"])
+            near = [i for i, score in begun.relative.items() if score >= 0.5]
+            departed = Counter(name for value in values[begun.index :] for name in value["changed"])
+            found = dice(
+                np.array([value["D"] for value in values]),
+                threshold=home["thresholds"][f"home {watch['state']}"],
+                horizon=home["horizon"],
+                burn_in=home["burn_in"],
+                seed=seed,
+            )
+            rows.append(
+                {
+                    "Model": key,
+                    "Series": watch["series"],
+                    "State": watch["state"],
+                    "May have begun": f"run {of[begun.index]['run']}; half as likely or more: "
+                    f"{of[near[0]]['run']} to {of[near[-1]]['run']}",
+                    "Departed since": _most(departed),
+                    "Other seeds": f"{percent(found.share)} of {found.seeds} in this state; "
+                    f"E = {number(found.evidence_at_one)} at U = 1",
+                }
+            )
+    return table(pd.DataFrame(rows), empty="No watch or alarm was entered.")
+
+
+def _most(departed: Counter[str]) -> Markup:
+    most = [
+        html("{} ({})", family_links([name]), times) for name, times in departed.most_common(MOST)
+    ]
+    rest = len(departed) - len(most)
+    return joined([*most, f"and {rest} more"] if rest else most, ", ")
+
+
+@piece
+def nulls(record: Record, lifetimes: int, seed: int) -> str:
+    """Return what the flips of each model's series look like, and which member of the zoo."""
+    columns: dict[str, list[Any]] = {}
+    for key, alarm in _alarms(record).items():
+        rows = [row for row in alarm_rows(record, key, alarm["series"]) if row["compared"]]
+        found = noise(
+            [row["flipped"] for row in rows],
+            [row["compared"] for row in rows],
+            [date.fromisoformat(row["at"][:10]) for row in rows],
+            n=record.models[key]["coverage"]["canonical_n"],
+            lifetimes=lifetimes,
+            seed=seed,
+        )
+        near = "; ".join(f"{name} ({far:.2g})" for name, far in found.nearest[:3])
+        columns[key] = [
+            f"{found.flips} in {found.transitions}",
+            *(one.reason or f"{one.value:.3g}" for one in found.statistics),
+            ", ".join(f"{one.day[:3]} {one.flips}/{one.transitions}" for one in found.weekdays),
+            near or f"not estimable: {found.reason}",
+        ]
+        names = ["Flips in transitions", *(one.name.capitalize() for one in found.statistics)]
+        names += ["Flips by weekday", "Nearest members of the zoo (distance)"]
+    return table(pd.DataFrame({"": names, **columns})) if columns else NO_CADENCE

@@ -1,0 +1,287 @@
+"""The numbers of the mission document, recomputed; and its published counts, watched again.
+
+``config/claims.toml`` holds the claims as data; the functions here are those it names.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binom
+
+from drift.bank import load_bank
+from drift.config import project_root
+from drift.report.curves import lines_picture
+from drift.report.markup import html, joined, percent, table
+from drift.report.method import listed
+from drift.report.pages import figure, shown
+from drift.report.tables import each
+from drift.stats.counts import Count
+from drift.stats.intervals import clopper_pearson_upper, wilson_interval
+from drift.stats.likelihood import (
+    Mixture,
+    Restart,
+    churn_bound,
+    mixture_evidence,
+    mixture_grid,
+    mixture_no_growth,
+)
+from drift.stats.paired import midp_mcnemar, minimum_detectable_flips
+from drift.stats.power import delay, first_passage, point_null_passage
+from drift.stats.simulation import crossings, evidence, load_process
+
+VERDICTS = ("holds", "holds under an assumption", "does not hold")
+LOOKS = dict(
+    zip(
+        VERDICTS,
+        (
+            "✓ {}",
+            '✓ {}<br><span class="drift-small">{}</span>',
+            '<span class="drift-warning">✗ {}</span>',
+        ),
+        strict=True,
+    )
+)
+#: Canonical arms behind the published counts.
+ARMS = 41
+
+
+def wald_width(successes: int, trials: int) -> float:
+    """Return the width of Wald's 95 % interval."""
+    share = successes / trials
+    return 2 * 1.959963984540054 * math.sqrt(share * (1 - share) / trials)
+
+
+def clopper_pearson_excess(successes: int, trials: int) -> float:
+    """Return by what share the exact interval is wider than Wilson's, both at 95 %."""
+    above = clopper_pearson_upper(successes, trials).high or 0.0
+    below = 1 - (clopper_pearson_upper(trials - successes, trials).high or 0.0)
+    wilson = wilson_interval(successes, trials)
+    return (above - below) / ((wilson.high or 0.0) - (wilson.low or 0.0)) - 1
+
+
+def midp_size(most: int, level: float = 0.05) -> float:
+    """Return the largest conditional size of the mid-p test at up to `most` discordant pairs."""
+    sizes = (
+        sum(math.comb(n, k) for k in range(n + 1) if midp_mcnemar(k, n - k) <= level) / 2**n
+        for n in range(1, most + 1)
+    )
+    return float(max(sizes))
+
+
+def wilson_miss(compared: int, most: float = 0.05) -> float:
+    """Return how often Wilson's 97.5 % upper limit misses the churn, at worst up to `most`."""
+    highs = np.array([wilson_interval(x, compared).high for x in range(compared + 1)])
+    highs = highs[highs <= most]
+    # Just above a limit, every count that gives this limit or a lower one misses.
+    return float(binom.cdf(np.arange(len(highs)), compared, highs).max())
+
+
+def bound_at(pairs: int, n: int, churn: float) -> float:
+    """Return p0 of a burn-in with as many flips as expected."""
+    return churn_bound(round(churn * n * pairs), n * pairs) or 1.0
+
+
+def flattening(n: int, churn: float) -> float:
+    """Return what 40 to 80 pairs take off p0, as a share of what 20 to 40 do."""
+    at = [bound_at(pairs, n, churn) for pairs in (20, 40, 80)]
+    return (at[1] - at[2]) / (at[0] - at[1])
+
+
+def silent_share(refreshes: int) -> float:
+    """Return the share of the point null's crossings whose burn-in had seen no flip."""
+    silent = first_passage(n=12, p0=0.5 / 60, p=0.015, refreshes=refreshes)[-1]
+    every = point_null_passage(refreshes=refreshes)[-1]
+    return float(binom.pmf(0, 60, 0.015) * silent / every)
+
+
+def none_in(lifetimes: int, refreshes: int) -> float:
+    """Return P(no alarm in so many lifetimes): 12 arms, 20 pairs, 1.5 % churn, threshold 100."""
+    shape: dict[str, Any] = {"n": 12, "p": 0.015, "threshold": 100, "refreshes": refreshes}
+    chance = binom.pmf(np.arange(241), 240, 0.015)
+    likely = np.flatnonzero(chance > 1e-9).tolist()
+    bounds = {x: churn_bound(x, 240) or 1.0 for x in likely}
+    crossed = sum(chance[x] * first_passage(p0=bounds[x], **shape)[-1] for x in likely)
+    return float((1 - crossed) ** lifetimes)
+
+
+def mixture_after(flips: int, compared: int, p0: float) -> float:
+    """Return E of the mixture at cumulative counts."""
+    return float(mixture_evidence(flips, compared, *mixture_grid(p0)))
+
+
+def burst_after_quiet(n: int, changed: int, quiet: int, churn: float) -> float:
+    """Return E of the mixture after `changed` arms flip at once, flips before it as expected."""
+    flips = round(churn * n * quiet) + changed
+    return mixture_after(flips, n * (quiet + 1), bound_at(20, n, churn))
+
+
+def arms(scope: str) -> int:
+    """Return how many arms the bank has in a run of this scope."""
+    return len(load_bank(project_root() / "config" / "probe_bank.json").arms(scope))
+
+
+def requests(models: int, cadence_hours: int) -> int:
+    """Return the requests of a day: one full run, canonical ones in the other slots."""
+    return models * ((24 // cadence_hours - 1) * arms("canonical") + arms("full"))
+
+
+def false_alarms(threshold: float, **given: Any) -> float:
+    """Return the share of simulated lifetimes in which the mixture ever reached a threshold."""
+    return crossings("mixture", thresholds=[threshold], **given)[0].share
+
+
+#: Both are of the mixture, from 1.5 % to 10 % churn; they and `false_alarms` are simulated.
+shifted = partial(delay, "mixture", after=0.1)
+SIMULATED = ("false_alarms", "caught", "delay")
+COMPUTE: dict[str, Callable[..., float | None]] = {
+    "wald_width": wald_width,
+    "clopper_pearson_excess": clopper_pearson_excess,
+    "detectable": lambda **given: minimum_detectable_flips(**given).flips,
+    "ville": lambda threshold: 1 / threshold,
+    "false_alarms": false_alarms,
+    "evidence": mixture_after,
+    "midp_size": midp_size,
+    "midp": midp_mcnemar,
+    "any_of": lambda looks, level: 1 - (1 - level) ** looks,
+    "estimate_below": lambda pairs, n, churn: binom.cdf(
+        math.ceil(churn * pairs * n) - 1, pairs * n, churn
+    ),
+    "point_null": lambda refreshes: point_null_passage(refreshes=refreshes)[-1],
+    "point_null_silent_share": silent_share,
+    "no_growth": mixture_no_growth,
+    "wilson_miss": wilson_miss,
+    "compound": lambda models, threshold: models * 0.025 + 1 / threshold,
+    "churn_bound": churn_bound,
+    "days": lambda pairs, cadence_hours: pairs * cadence_hours / 24,
+    "flattening": flattening,
+    "none_in": none_in,
+    "caught": lambda **given: shifted(**given).share,
+    "delay": lambda **given: shifted(**given).median,
+    "burst_after_quiet": burst_after_quiet,
+    "arms": arms,
+    "requests": requests,
+    "usd_a_thousand": lambda usd_a_year, **given: usd_a_year / requests(**given) / 365 * 1000,
+    "wilson_high": lambda **given: wilson_interval(**given).high,
+}
+
+
+def claims(*, lifetimes: int, seed: int) -> pd.DataFrame:
+    """Return every claim of ``config/claims.toml`` with our value and the verdict.
+
+    Columns: where, says, claimed, ours, verdict, assumption, note. A simulated value is that
+    of so many lifetimes under `seed`.
+    """
+    path = project_root() / "config" / "claims.toml"
+    rows = []
+    for claim in tomllib.loads(path.read_text(encoding="utf-8"))["claim"]:
+        dice = {"lifetimes": lifetimes, "seed": seed} if claim["compute"] in SIMULATED else {}
+        value = COMPUTE[claim["compute"]](**claim["arguments"], **dice)
+        least, most = claim["holds"]
+        holds = value is not None and least - 1e-12 <= value <= most + 1e-12
+        words = {name: claim.get(name, "") for name in ("assumption", "note")}
+        rows.append(
+            {
+                **{name: claim[name] for name in ("where", "says", "claimed")},
+                "ours": "not reached"
+                if value is None
+                else claim["format"].format(value).replace("%", "\N{NO-BREAK SPACE}%"),
+                "verdict": VERDICTS[2 if not holds else 1 if words["assumption"] else 0],
+                **words,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+@shown
+def claims_table(found: pd.DataFrame) -> str:
+    """Return the claims by their place in the document, with verdicts in words and colour."""
+    parts = []
+    for where, rows in found.groupby("where", sort=False):
+        lines = [
+            {
+                "Claim": html('{}<br><span class="drift-small">{}</span>', row.says, row.note),
+                "Claimed": row.claimed,
+                "Ours": html("<b>{}</b>", row.ours),
+                "Verdict": html(LOOKS[row.verdict], row.verdict, row.assumption),
+            }
+            for row in each(rows)
+        ]
+        parts.append(html("<h3>{}</h3>{}", where, table(pd.DataFrame(lines))))
+    return joined(parts)
+
+
+def published(process: str, *, method_version: int, seed: int) -> pd.DataFrame:
+    """Return E of processes on the published counts of one method version.
+
+    Columns: model, series (the process), x (when), y (E), flips, compared, p0, part, entered.
+    The mixture and the restart process read flips and arms compared; any other, ours or
+    a rival, reads the flips scaled to 41 arms, whatever it reads in a record: only flips
+    were published.
+    """
+    frame = pd.read_csv(project_root() / "data" / "published" / "refusal_drift_churn.csv")
+    frame = frame[frame.method_version == method_version]
+    parts = []
+    for model, rows in frame.groupby("model", sort=False):
+        counts = list(zip(rows.flips.tolist(), rows.compared.tolist(), strict=True))
+        D = np.array([Count(m, tuple(range(x))).value(ARMS) for x, m in counts])
+        for name in listed(process):
+            p0 = None
+            if name in ("mixture", "restart"):
+                start: Any = Mixture() if name == "mixture" else Restart()
+                states = list(accumulate(counts, lambda state, at: state.step(*at), initial=start))
+                y, p0 = [state.evidence for state in states[1:]], states[-1].p0
+            else:
+                run = load_process(name)
+                y = evidence(run, D, n=ARMS, horizon=1500, seed=seed, burn_in=20).tolist()
+            parts.append(
+                rows.assign(
+                    model=model,
+                    series=name.removesuffix(" on adjacent flips"),
+                    x=pd.to_datetime(rows["at"]),
+                    y=y,
+                    p0=p0,
+                )
+            )
+    return pd.concat(parts, ignore_index=True).assign(part=0, entered="")
+
+
+@shown
+def published_plot(frame: pd.DataFrame, caption: str) -> str:
+    """Return one figure for each model of the published counts."""
+    options = {"xlabel": "transition, UTC", "ylabel": "evidence E", "debt": "mixture"}
+    kind = lines_picture(levels={"watch 20": 20.0, "alarm 100": 100.0}, **options)
+    parts = []
+    for model, rows in frame.groupby("model", sort=False):
+        behind = rows.pivot_table("y", ["at", "flips", "compared"], "series", sort=False)
+        name = str(model).rpartition("/")[2].replace(".", "-")
+        text = f"{model}. {caption.strip()}"
+        parts.append(figure(f"published-{name}", kind, rows, behind.reset_index(), text))
+    return joined(parts, "\n")
+
+
+@shown
+def published_table(frame: pd.DataFrame) -> str:
+    """Return for each model what was calibrated, what was monitored, and where E ended."""
+    rows = []
+    for model, lines in frame.groupby("model", sort=False):
+        one = lines[lines.series == lines.series.iloc[0]]
+        bounds = lines.p0.dropna()
+        row = {
+            "Model": model,
+            "Flips in 20 transitions": f"{one.flips[:20].sum()} of {one.compared[:20].sum()}",
+            "p0": percent(bounds.iloc[0]) if len(bounds) else "",
+            "Flips in the other transitions": f"{one.flips[20:].sum()} of {one.compared[20:].sum()}"
+            f", in {len(one) - 20}",
+        }
+        for name, path in lines.groupby("series", sort=False):
+            row[f"E, {name}"] = f"{path.y.iloc[-1]:.2g}, highest {path.y.max():.2g}"
+        rows.append(row)
+    return table(pd.DataFrame(rows))
