@@ -97,18 +97,15 @@ async def ask_model(
         "transport": transport,
     }
     queue = iter(asks)
-    async with contextlib.AsyncExitStack() as stack:
-        try:
-            async with asyncio.TaskGroup() as group:
-                for number in range(min(model.concurrency, len(asks))):
-                    # A pool of httpx scans its connections for each of them at each request: one
-                    # pool a worker takes a fifth of the processor time at 64 in flight.
-                    url = urls[number % len(urls)]
-                    client = httpx.AsyncClient(base_url=url, **settings)
-                    await stack.enter_async_context(client)
-                    group.create_task(asker.work(client, queue, keep))
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
+    try:
+        async with asyncio.TaskGroup() as group:
+            for number in range(min(model.concurrency, len(asks))):
+                # A pool of httpx scans its connections for each of them at each request: one
+                # pool a worker takes a fifth of the processor time at 64 in flight.
+                client = httpx.AsyncClient(base_url=urls[number % len(urls)], **settings)
+                group.create_task(asker.work(client, queue, keep))
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
     if asker.stopped:
         raise asker.stopped
 
@@ -128,22 +125,23 @@ class _Asker:
     stopped: DriftError | None = None
     reached: bool = False
     unreached: int = 0
-    waiting: set[asyncio.Task[None]] = field(default_factory=set)
+    waiting: set[asyncio.Future[None]] = field(default_factory=set)
 
     async def work(self, client: httpx.AsyncClient, queue: Iterable[Ask], keep: Keep) -> None:
-        for ask in queue:
-            if time.monotonic() >= self.deadline and not self.stopped:
-                self.stopped = self.out_of_time()
-            if self.stopped:
-                return
-            response, wall = await self.ask(client, ask)
-            if response is None or (wall and self.stopped):
-                return
-            if wall:
-                self.stopped = wall
-                for task in self.waiting:
-                    task.cancel()
-            await keep(response)
+        async with client:
+            for ask in queue:
+                if time.monotonic() >= self.deadline and not self.stopped:
+                    self.stopped = self.out_of_time()
+                if self.stopped:
+                    return
+                response, wall = await self.ask(client, ask)
+                if response is None or (wall and self.stopped):
+                    return
+                if wall:
+                    self.stopped = wall
+                    for wait in self.waiting:
+                        wait.cancel()
+                await keep(response)
 
     async def ask(
         self, client: httpx.AsyncClient, ask: Ask
@@ -185,13 +183,10 @@ class _Asker:
 
     async def pause(self, seconds: float) -> None:
         """Wait before a retry; a wall met meanwhile ends the worker instead."""
-        task = asyncio.current_task()
-        assert task is not None
-        self.waiting.add(task)
-        try:
-            await self.sleep(seconds)
-        finally:
-            self.waiting.discard(task)
+        waiting = asyncio.ensure_future(self.sleep(seconds))
+        self.waiting.add(waiting)
+        waiting.add_done_callback(self.waiting.discard)
+        await waiting
 
     def wait(self, attempt: int, retry_after: str | None) -> float:
         """Return the seconds to wait: full jitter, or what the provider asks if that is longer."""
@@ -248,8 +243,7 @@ class _Asker:
         if self.unreached < UNREACHED:
             return None
         return PartialError(
-            f"{self.model.key}: no connection to its server",
-            where=f"model {self.model.key}: {self.model.base_url}",
+            f"{self.model.key}: no connection to its server at {self.model.base_url}",
             got=said,
             next_step="start the server or correct base_url, then run the command again",
         )
@@ -257,7 +251,6 @@ class _Asker:
     def out_of_time(self) -> PausedError:
         return PausedError(
             f"{self.model.key}: the run's time budget is used up",
-            where=f"model {self.model.key}",
             next_step="resume the run later, or raise time_budget_s in the panel",
         )
 
@@ -285,9 +278,7 @@ def _checked(model: ModelSpec, base_url: str) -> httpx.URL:
             return url
     raise ConfigurationError(
         f"{model.key}: base_url is not usable",
-        where=f"model {model.key}: base_url",
-        expected="such as https://openrouter.ai/api/v1; no credentials, query or fragment, "
-        "for which there is api_key_env",
+        expected="such as https://openrouter.ai/api/v1; a key belongs into api_key_env",
     )
 
 
@@ -295,9 +286,8 @@ def _payload(model: ModelSpec, seed: int | None) -> dict[str, Any]:
     """Return the request without its messages: what the instrument holds, and nothing else."""
     if wrong := sorted(_OURS & model.parameters.keys()):
         raise ConfigurationError(
-            f"{model.key}: not a sampling parameter: {', '.join(wrong)}",
-            where=f"model {model.key}: parameters",
-            next_step="leave it out: the client sets it",
+            f"{model.key}: the client itself sets the parameter {', '.join(wrong)}",
+            next_step="leave it out of the panel",
         )
     payload: dict[str, Any] = {"model": model.model, "messages": []}
     if "max_completion_tokens" not in model.parameters:

@@ -217,7 +217,7 @@ def test_a_wall_ends_the_waits_of_other_questions() -> None:
         await asyncio.Event().wait()
 
     def script(request: Request) -> Reply:
-        return failing(503) if request.prompt == "Question 0?" else failing(401, delay=0.05)
+        return failing(503) if request.prompt == "Question 0?" else as_json({}, 401, delay=0.05)
 
     with Loopback(script) as server:
         asked = ask_all(server, 2, subject(concurrency=2), sleep=sleep)
