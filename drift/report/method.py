@@ -283,10 +283,17 @@ def delays_plot(frame: pd.DataFrame, by: str, caption: str) -> str:
     for n, rows in frame.groupby("n", sort=False):
         lines = rows.assign(x=rows[by], y=rows["median"], series=rows.process, part=0, entered="")
         kind = lines_picture(xlabel=AXES[by], ylabel="median delay, refreshes")
-        behind = rows[["process", by, "median", "share", "early", "lifetimes"]]
-        behind = behind.assign(
-            share=behind.share.map(percent), median=rows["median"].fillna(rows.reason)
-        ).rename(columns={"share": f"within {rows.within.iloc[0]}", "early": "false before"})
+        behind = pd.DataFrame(
+            {
+                "Process": rows.process,
+                AXES[by].capitalize(): rows[by],
+                "Median": [
+                    row.reason if pd.isna(row.median) else f"{row.median:g}" for row in each(rows)
+                ],
+                f"Within {rows.within.iloc[0]}": rows.share.map(percent),
+                f"False before, of {rows.lifetimes.iloc[0]}": rows.early,
+            }
+        )
         text = f"n = {n}. {caption.strip()}"
         parts.append(figure(f"delay-by-{by}-{n}", kind, lines, behind, text))
     return joined(parts, "\n")

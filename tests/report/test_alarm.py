@@ -1,0 +1,156 @@
+"""The alarm page: no value without its bound, and no bound without its assumption."""
+
+from __future__ import annotations
+
+import html as html_module
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from drift.report import alarm, load_record, pages, tables
+from drift.report.tables import Record
+from report import watching
+
+Html = Callable[[str], str]
+PAGE = "report/embedded/alarm.html"
+
+
+@pytest.fixture(scope="module")
+def record(built: Path) -> Record:
+    return load_record("embedded", root=built)
+
+
+@pytest.fixture
+def without_cadence(fresh_project: Path, synthetic: ModuleType) -> Record:
+    folder = fresh_project / "data" / "embedded"
+    bank = fresh_project / "config" / "probe_bank.json"
+    synthetic.write_record(folder, bank, hostile=False, cadence=None)
+    return load_record("embedded", root=fresh_project)
+
+
+def visible(text: str) -> str:
+    text = re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.S)
+    return " ".join(html_module.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def test_each_process_stands_beside_its_bound_assumption_horizon_and_what_is_not_covered(
+    html: Html, record: Record
+) -> None:
+    page = visible(html(PAGE))
+    for key, model in record.models.items():
+        for name, process in model["alarm"]["processes"].items():
+            claim = record.reading["alarm"]["guarantees"][name]
+            shown = page[page.index(f"{name} {claim['kind']}:") :]
+            shown = shown[: shown.index(f"Source: {claim['source']}")]
+            assert f"{key} : E = {process['evidence']:.3g}" in shown
+            for words in (claim["claim"], claim["assumption"], *claim["not_covered"]):
+                assert " ".join(words.split()) in shown
+            assert (f"horizon {claim['horizon']} bets" in shown) == bool(claim["horizon"])
+
+
+def test_the_state_of_each_model_stands_on_the_front_page_in_one_line(
+    html: Html, record: Record
+) -> None:
+    page = visible(html("index.html"))
+    first = record.models["qwen-0.5b"]["alarm"]["watches"][0]
+    assert "Alarm: calibrating (" in page
+    rung = f"series 1 entered alarm in run {first['entered']['home alarm']}, confirmed by pairs"
+    assert rung in page
+    assert "Alarm: quiet (E = 0.4" in page
+
+
+def test_a_record_without_a_cadence_says_that_there_is_no_bound(without_cadence: Record) -> None:
+    for shown in (
+        alarm.states(without_cadence),
+        alarm.claims(without_cadence),
+        alarm.trajectories(without_cadence, "See."),
+        alarm.by_model(without_cadence, "home", "See."),
+        alarm.tally(without_cadence),
+        alarm.nulls(without_cadence, 2, 1),
+    ):
+        assert "there is no state and no bound" in visible(shown.data)
+    card = pages.front_page([without_cadence], None)
+    assert "Alarm: no cadence , so no bound" in visible(card)
+
+
+def test_the_figure_says_in_words_what_the_log_of_the_record_holds(
+    html: Html, record: Record
+) -> None:
+    figure = re.search(r'id="evidence-qwen-0.5b".*?aria-label="([^"]*)"', html(PAGE), re.S)
+    assert figure
+    rows = tables.alarm_rows(record, "qwen-0.5b")
+    now = [row["alarm"]["restart"]["E"] for row in rows if row["alarm"]["restart"]][-1]
+    assert f"restart: {now:.3g} at 2026-11-27 18:00 UTC" in figure[1]
+    entered = record.models["qwen-0.5b"]["alarm"]["watches"][0]["entered"]
+    at = next(row["at"] for row in rows if row["run"] == entered["home alarm"])
+    home = figure[1][figure[1].index("home:") : figure[1].index("; pairs:")]
+    assert f"alarm at {at[:10]} {at[11:16]} UTC" in home
+
+
+def test_the_debt_of_the_mixture_is_drawn_below_one(html: Html) -> None:
+    figure = re.search(r'id="evidence-smollm2-135m".*?</svg>', html(PAGE), re.S)
+    assert figure
+    assert "fill-opacity" in figure[0] or "opacity" in figure[0]
+    assert re.search(r">mixture \d[\d.]*e-\d+<", figure[0])
+
+
+def test_every_watch_ever_opened_stays_on_the_page_with_what_was_expected(
+    html: Html, record: Record
+) -> None:
+    page, panel = visible(html(PAGE)), record.reading["alarm"]
+    opened = sum(len(model["alarm"]["watches"]) for model in record.models.values())
+    assert opened == 3
+    assert f"Watches opened: {opened} ." in page
+    assert "at most 0.15 would be expected to enter watch and 0.03 to enter alarm" in page
+    assert "watch 1 and alarm 1 of 2 watches of subjects" in page
+    assert "watch 0 and alarm 0 of 1 watches of the reference target" in page
+    assert panel["tally"]["subject"]["alarm"] == 1
+    for model in record.models.values():
+        for watch in model["alarm"]["watches"]:
+            assert watch["opened"] in page
+
+
+def test_the_onset_after_an_alarm_lies_near_the_injected_change(record: Record) -> None:
+    shown = visible(alarm.aftermath(record, 1).data)
+    begun = re.search(r"run (\w+); half as likely or more: (\w+) to (\w+)", shown)
+    assert begun
+    change = tables.alarm_rows(record, "smollm2-135m")[watching.CHANGE]["run"]
+    place = [row["run"] for row in tables.alarm_rows(record, "smollm2-135m")].index
+    assert abs(place(begun[1]) - place(change)) <= 10
+    assert place(begun[2]) <= place(begun[1]) <= place(begun[3])
+    assert re.search(r"[\d.]+ % of 999 in this state; E = [\d.e-]+ at U = 1", shown)
+
+
+def test_noise_that_is_too_short_to_compare_says_so(record: Record) -> None:
+    shown = visible(alarm.nulls(record, 2, 1).data)
+    assert "not estimable: 30 transitions and 10 flips are needed" in shown
+
+
+def test_the_noise_of_a_long_series_is_held_against_the_zoo(built: Path) -> None:
+    rows = tables.alarm_rows(load_record("embedded", root=built), "qwen-0.5b", 1)
+    record = load_record("embedded", root=built)
+    record.models["qwen-0.5b"]["alarm"]["series"] = 1
+    shown = visible(alarm.nulls(record, 2, 1).data)
+    assert f"{sum(row['flips'] or 0 for row in rows)} in {len(rows) - 1}" in shown
+    assert re.search(r"Nearest members of the zoo \(distance\) [a-z]", shown)
+
+
+def test_runs_after_the_one_that_is_read_are_not_on_the_page(
+    built: Path, synthetic: ModuleType
+) -> None:
+    earlier = load_record("embedded", root=built, as_of=synthetic.RUNS[1][0])
+    whole = tables.evidence(load_record("embedded", root=built))
+    shown = tables.evidence(earlier)
+    assert shown.run.max() == synthetic.RUNS[1][0]
+    assert len(shown) < len(whole)
+
+
+def test_a_blind_alarm_says_so_on_the_front_page(record: Record) -> None:
+    found: dict[str, Any] = json.loads(json.dumps(record.models["smollm2-135m"]["alarm"]))
+    assert "blind" not in pages.alarm_text(found)
+    assert "blind" in pages.alarm_text(found | {"blind": True})
