@@ -20,6 +20,7 @@ from typing import Final, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from drift.stats.betting import Integers, carried
 from drift.stats.conformal import conformal
 from drift.stats.guarantees import enters
 from drift.stats.intervals import wilson_interval
@@ -105,12 +106,15 @@ def point_null(D: Counts, *, horizon: int, seed: int, n: int, burn_in: int = 5) 
     A negative control: x flips of B transitions are not an upper bound on churn, so the
     claim 1/c does not hold (`drift.stats.power.point_null_passage` has the exact values).
     """
-    p0 = np.maximum(D[:, :burn_in].sum(1), 0.5) / (n * burn_in)
-    rise, fall = mixture_grid(p0)
-    E = np.ones(D.shape)
-    for t, k in enumerate(D[:, burn_in:].cumsum(1).astype(np.float64).T):
-        E[:, burn_in + t] = mixture_evidence(k, n * (t + 1), rise, fall)
-    return E
+
+    def fold(values: Integers) -> Evidence:
+        grid = mixture_grid(np.maximum(values[..., :burn_in].sum(-1), 0.5) / (n * burn_in))
+        E = np.ones(values.shape)
+        for t, k in enumerate(values[..., burn_in:].cumsum(-1, dtype=np.float64).T):
+            E[..., burn_in + t] = mixture_evidence(k, n * (t + 1), *grid)
+        return E
+
+    return carried(D, fold)
 
 
 PROCESSES: Final[dict[str, Process]] = {
@@ -210,7 +214,7 @@ class Crossing:
 
 def crossings(
     process: str,
-    member: str,
+    member: str | Member,
     *,
     n: int,
     lifetimes: int = 2000,
@@ -219,15 +223,17 @@ def crossings(
     burn_in: int | None = None,
     seed: int = SEED,
 ) -> list[Crossing]:
-    """Count the lifetimes of a member of the zoo in which E ever reached each threshold.
+    """Count the lifetimes of a model which never changes in which E ever reached each threshold.
 
-    A lifetime is the burn-in and `refreshes` further runs; the horizon is as many bets, or
-    half where pairs are read. A rival is held to 1/c + `excess` at every member, ours where
-    its claim covers the member.
+    The model is named in `ZOO` or given. A lifetime is the burn-in and `refreshes` further
+    runs; the horizon is as many bets, or half where pairs are read. A rival is held to
+    1/c + `excess` at every member, a process of ours where its claim covers the member.
     """
-    if member not in ZOO:
+    if isinstance(member, str) and member not in ZOO:
         raise ValueError(f"member in {', '.join(ZOO)}; got {member!r}")
-    run, model = load_process(process), ZOO[member]
+    model = ZOO[member] if isinstance(member, str) else member
+    name = member if isinstance(member, str) else member.description
+    run = load_process(process)
     pace = 2 if reads(run) == "pairs" else 1
     runs = refreshes + max(40, pace * (burn_in or default_burn_in(run))) + 3
     D = counts(model(n=n, runs=runs, lifetimes=lifetimes, seed=seed), reads(run), n=n)
@@ -245,6 +251,6 @@ def crossings(
             bound = getattr(run, "excess", 0.0) + 1 / c
             limit = bound + 3 * math.sqrt(bound * (1 - bound) / lifetimes)
             verdict = "within the bound" if share <= limit else "beyond the bound"
-        place = (process, member, n, lifetimes, refreshes, c, crossed, entered)
+        place = (process, name, n, lifetimes, refreshes, c, crossed, entered)
         rows.append(Crossing(*place, share, wilson.low, wilson.high, bound, limit, verdict))
     return rows

@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from drift.stats.simulation import (
     load_process,
     point_null,
 )
-from drift.stats.zoo import BIT, ZOO, Lifetimes
+from drift.stats.zoo import BIT, ZOO, Lifetimes, Member, iid_flips
 
 # c = 20 and 100, and 20 M and 100 M for a panel of M = 4.
 THRESHOLDS = (20, 100, 80, 400)
@@ -196,9 +197,12 @@ def test_the_estimate_in_place_of_the_bound_rings_falsely():
 
 
 def test_the_point_null_is_one_in_its_burn_in():
-    E = point_null(np.ones((2, 9), np.int64), horizon=4, seed=0, n=12)
-    assert (E[:, :5] == 1).all()
-    assert (E[:, 5:] != 1).all()
+    D = np.array([[1, 0, 1, 0, 0, 2, 1, 3, 0], [0, -1, 0, 0, 0, 0, 2, 0, 1]])
+    E = point_null(D, horizon=4, seed=0, n=12)
+    assert (E == 1).tolist() == [[True] * 5 + [False] * 4, [True] * 6 + [False] * 3]
+    # A gap is passed over, and one lifetime alone gives the same values.
+    without = point_null(np.delete(D[1], 1), horizon=4, seed=0, n=12)
+    assert np.delete(E[1], 1) == pytest.approx(without, rel=1e-12)
 
 
 def test_episodes_ring_and_no_claim_covers_them():
@@ -214,6 +218,15 @@ def test_a_crossing_carries_its_interval_and_its_limit():
     assert row.share == row.crossed / row.lifetimes
     assert row.low <= row.share <= row.high
     assert row.limit == pytest.approx(0.05 + 3 * math.sqrt(0.05 * 0.95 / 400))
+
+
+def test_a_model_of_ones_own_is_held_to_the_claims_that_it_names():
+    own = Member(100, partial(iid_flips, p=0.02), frozenset({"pairs"}))
+    shape = {"n": 20, "lifetimes": 200, "refreshes": 300}
+    assert {row.verdict for row in crossings("pairs", own, **shape)} == {"within the bound"}
+    (row,) = crossings("home", own, **shape, thresholds=(20,))
+    assert row.verdict == "not covered by a claim"
+    assert row.member == "Each arm flips with chance p at each run, whatever its label."
 
 
 def test_a_rival_runs_on_any_member_and_is_held_to_its_claim(rival):
