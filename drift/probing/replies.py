@@ -266,7 +266,8 @@ def _stored(
         raw = mask(body, secret, tokens=not fields.get("text"))
         if len(raw) > RAW_CAP:
             notes.append(f"raw body cut at {RAW_CAP} of {len(raw)} characters")
-        if secret and secret in _unescaped(raw):
+        read = re.sub(r"\\u([0-9a-fA-F]{4})", lambda escape: chr(int(escape[1], 16)), raw)
+        if secret and secret in read.replace("\\/", "/"):
             notes.append("raw body not kept: it repeats the API key in an escaped form")
         else:
             fields["raw"] = raw[:RAW_CAP]
@@ -308,8 +309,3 @@ def _dict(value: Any) -> dict[str, Any]:
 
 def _printable(text: str, instead: str = "") -> str:
     return "".join(mark if mark.isprintable() else instead for mark in text)
-
-
-def _unescaped(text: str) -> str:
-    text = text.replace("\\/", "/")
-    return re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)

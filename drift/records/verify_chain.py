@@ -144,19 +144,21 @@ def _check_head(ledger: Ledger, lines: list[Line], torn: bytes, found: Verificat
     if head == last:
         if torn:
             found.notes.append("unfinished seal: the next command drops a torn last line")
-    elif torn or head["seq"] > last["seq"]:
-        detail = f"the head counts {head['seq'] + 1} lines, of which {len(lines)} are whole"
-        found.add("chain", f"chain.jsonl:{len(lines) + 1}", "cut", detail)
-    elif head == lines[-1].before:
+        return
+    if lines and not torn and head == lines[-1].before:
         found.notes.append("unfinished seal: the next command brings head.json up to date")
-    elif not found.head:
+        return
+    if not found.head:
         found.add("head", "head.json", "deleted", "there is no head.json")
+        return
+    if torn or head["seq"] > last["seq"]:
+        number, how = len(lines) + 1, "cut"
     elif head["seq"] == last["seq"]:
-        detail = "the last line is not the one that head.json names"
-        found.add("chain", f"chain.jsonl:{len(lines)}", "edited", detail)
+        number, how = len(lines), "edited"
     else:
-        detail = "lines which head.json does not count"
-        found.add("chain", f"chain.jsonl:{head['seq'] + 2}", "inserted", detail)
+        number, how = head["seq"] + 2, "inserted"
+    detail = f"head.json names line {head['seq']} and its hash {head['hash']}"
+    found.add("chain", f"chain.jsonl:{number}", how, detail)
 
 
 def check_facts(lines: list[Line], found: Verification) -> None:
