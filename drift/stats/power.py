@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from scipy.stats import binom
 
 from drift.stats.guarantees import enters
 from drift.stats.inputs import checked_share
@@ -138,6 +138,10 @@ def reference_table(*, lifetimes: int = 2000, seed: int = SEED) -> list[Referenc
     return rows
 
 
+def _binomial(n: int, p: float) -> Evidence:
+    return np.array([math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)])
+
+
 def first_passage(
     *, n: int, p0: float, p: float, threshold: float = 20, refreshes: int = 1500
 ) -> Evidence:
@@ -155,7 +159,7 @@ def first_passage(
         k = np.floor((low + high) / 2)
         over = (mixture_evidence(np.minimum(k, N), N, *grid) >= threshold) | (k > N)
         low, high = np.where(over | (low == high), low, k + 1), np.where(over, k, high)
-    flips = binom.pmf(np.arange(n + 1), n, p)
+    flips = _binomial(n, p)
     mass, crossed, found = np.ones(1), 0.0, np.empty(refreshes)
     for t, least in enumerate(high.astype(np.int64)):
         mass = np.convolve(mass, flips)
@@ -173,7 +177,7 @@ def point_null_passage(
     p0 = max(x, 1/2)/(n B). Terms whose chance is below 1e-15 are left out.
     """
     compared = n * burn_in
-    chance = binom.pmf(np.arange(compared + 1), compared, p)
+    chance = _binomial(compared, checked_share("p", p))
     found = np.zeros(refreshes)
     for x in np.flatnonzero(chance >= 1e-15).tolist():
         p0 = max(x, 0.5) / compared

@@ -228,6 +228,8 @@ def crossings(
     The model is named in `ZOO` or given. A lifetime is the burn-in and `refreshes` further
     runs; the horizon is as many bets, or half where pairs are read. A rival is held to
     1/c + `excess` at every member, a process of ours where its claim covers the member.
+    Source: Ville (1939): what starts at 1 and does not grow on average under the null ever
+    reaches c with a chance of at most 1/c.
     """
     if isinstance(member, str) and member not in ZOO:
         raise ValueError(f"member in {', '.join(ZOO)}; got {member!r}")
