@@ -96,9 +96,10 @@ def carried(counts: Integers, fold: Callable[[Integers], Floats]) -> Floats:
     """
     present = counts >= 0
     if present.all():
-        return fold(counts)
+        with np.errstate(over="ignore"):  # a wealth that overflows is capped
+            return fold(counts)
     order = np.argsort(~present, axis=-1, kind="stable")
     values = np.maximum(np.take_along_axis(counts, order, -1), 0)
     path = np.ones((*counts.shape[:-1], counts.shape[-1] + 1))
-    path[..., 1:] = fold(values)
+    path[..., 1:] = carried(values, fold)
     return np.take_along_axis(path, present.cumsum(-1), -1)

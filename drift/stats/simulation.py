@@ -177,8 +177,7 @@ def evidence(
         raise ValueError(f"burn_in = {burn_in}, but the process takes none")
     options = {"n": n, "burn_in": burn_in}
     given = {k: v for k, v in options.items() if k in taken and v is not None}
-    with np.errstate(over="ignore"):  # a wealth which overflows is capped
-        E = np.asarray(process(D, horizon=horizon, seed=seed, **given))
+    E = np.asarray(process(D, horizon=horizon, seed=seed, **given))
     if E.shape != D.shape:
         raise ValueError(f"E of the shape of D, {D.shape}, got {E.shape}")
     if not (E >= 0).all():
