@@ -162,30 +162,27 @@ def load_bank(path: Path) -> Bank:
     not JSON (line and column are named), or if the bank has problems (all are named).
     """
     try:
-        problems, bank = _read(path.read_bytes())
+        return _read(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigurationError(f"probe bank cannot be read: {why}", where=str(path)) from None
-    if bank is None:
-        named = "".join(f"\n    {place}: {what}" for place, what in problems)
         raise ConfigurationError(
-            f"probe bank has {len(problems)} problem(s):{named}",
+            f"probe bank cannot be used: {why}",
             where=str(path),
-            next_step="correct them and run `drift bank check`",
-        )
-    return bank
+            next_step="correct it and run `drift bank check`",
+        ) from None
 
 
 @lru_cache(maxsize=8)
-def _read(data: bytes) -> tuple[list[Problem], Bank | None]:
+def _read(data: bytes) -> Bank:
     """Check a file's bytes once: a run reads the same bank from config and from its record."""
     if len(data) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES} bytes")
     document = json.loads(data.decode("utf-8"), object_pairs_hook=_once)
     if problems := check_bank(document):
-        return problems, None
+        named = "".join(f"\n    {place}: {what}" for place, what in problems)
+        raise ValueError(f"{len(problems)} problem(s):{named}")
     checked = _Document.model_validate(document)
-    return [], Bank(checked.name, checked.version, sha256_hex(data), checked.families)
+    return Bank(checked.name, checked.version, sha256_hex(data), checked.families)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
