@@ -38,25 +38,10 @@ from drift.stats.power import delay, first_passage, point_null_passage
 from drift.stats.simulation import crossings, evidence, load_process
 
 VERDICTS = ("holds", "holds under an assumption", "does not hold")
-LOOKS = dict(
-    zip(
-        VERDICTS,
-        (
-            "✓ {}",
-            '✓ {}<br><span class="drift-small">{}</span>',
-            '<span class="drift-warning">✗ {}</span>',
-        ),
-        strict=True,
-    )
-)
+CLAIM = '{}<br><span class="drift-small">{} {}</span>'
+FALSE = '<span class="drift-warning">✗ {}</span>'
 #: Canonical arms behind the published counts.
 ARMS = 41
-
-
-def wald_width(successes: int, trials: int) -> float:
-    """Return the width of Wald's 95 % interval."""
-    share = successes / trials
-    return 2 * 1.959963984540054 * math.sqrt(share * (1 - share) / trials)
 
 
 def clopper_pearson_excess(successes: int, trials: int) -> float:
@@ -142,17 +127,15 @@ def false_alarms(threshold: float, **given: Any) -> float:
 shifted = partial(delay, "mixture", after=0.1)
 SIMULATED = ("false_alarms", "caught", "delay")
 COMPUTE: dict[str, Callable[..., float | None]] = {
-    "wald_width": wald_width,
     "clopper_pearson_excess": clopper_pearson_excess,
     "detectable": lambda **given: minimum_detectable_flips(**given).flips,
-    "ville": lambda threshold: 1 / threshold,
     "false_alarms": false_alarms,
     "evidence": mixture_after,
     "midp_size": midp_size,
     "midp": midp_mcnemar,
     "any_of": lambda looks, level: 1 - (1 - level) ** looks,
-    "estimate_below": lambda pairs, n, churn: binom.cdf(
-        math.ceil(churn * pairs * n) - 1, pairs * n, churn
+    "estimate_below": lambda compared, churn: binom.cdf(
+        math.ceil(churn * compared) - 1, compared, churn
     ),
     "point_null": lambda refreshes: point_null_passage(refreshes=refreshes)[-1],
     "point_null_silent_share": silent_share,
@@ -160,7 +143,6 @@ COMPUTE: dict[str, Callable[..., float | None]] = {
     "wilson_miss": wilson_miss,
     "compound": lambda models, threshold: models * 0.025 + 1 / threshold,
     "churn_bound": churn_bound,
-    "days": lambda pairs, cadence_hours: pairs * cadence_hours / 24,
     "flattening": flattening,
     "none_in": none_in,
     "caught": lambda **given: shifted(**given).share,
@@ -186,17 +168,10 @@ def claims(*, lifetimes: int, seed: int) -> pd.DataFrame:
         value = COMPUTE[claim["compute"]](**claim["arguments"], **dice)
         least, most = claim["holds"]
         holds = value is not None and least - 1e-12 <= value <= most + 1e-12
-        words = {name: claim.get(name, "") for name in ("assumption", "note")}
-        rows.append(
-            {
-                **{name: claim[name] for name in ("where", "says", "claimed")},
-                "ours": "not reached"
-                if value is None
-                else claim["format"].format(value).replace("%", "\N{NO-BREAK SPACE}%"),
-                "verdict": VERDICTS[2 if not holds else 1 if words["assumption"] else 0],
-                **words,
-            }
-        )
+        ours = "not reached" if value is None else claim["format"].format(value)
+        place = 2 if not holds else 1 if "assumption" in claim else 0
+        found = {"ours": ours.replace("%", "\N{NO-BREAK SPACE}%"), "verdict": VERDICTS[place]}
+        rows.append({"assumption": "", "note": ""} | claim | found)
     return pd.DataFrame(rows)
 
 
@@ -207,29 +182,31 @@ def claims_table(found: pd.DataFrame) -> str:
     for where, rows in found.groupby("where", sort=False):
         lines = [
             {
-                "Claim": html('{}<br><span class="drift-small">{}</span>', row.says, row.note),
+                "Claim": html(
+                    CLAIM, row.says, row.assumption and f"If {row.assumption}.", row.note
+                ),
                 "Claimed": row.claimed,
                 "Ours": html("<b>{}</b>", row.ours),
-                "Verdict": html(LOOKS[row.verdict], row.verdict, row.assumption),
+                "Verdict": html(FALSE if row.verdict == VERDICTS[2] else "✓ {}", row.verdict),
             }
             for row in each(rows)
         ]
         parts.append(html("<h3>{}</h3>{}", where, table(pd.DataFrame(lines))))
-    return joined(parts)
+    return html('<div class="drift-claims">{}</div>', joined(parts))
 
 
-def published(process: str, *, method_version: int, seed: int) -> pd.DataFrame:
+def published(process: str, *, method_version: int, burn_in: int, seed: int) -> pd.DataFrame:
     """Return E of processes on the published counts of one method version.
 
     Columns: model, series (the process), x (when), y (E), flips, compared, p0, part, entered.
-    The mixture and the restart process read flips and arms compared; any other, ours or
-    a rival, reads the flips scaled to 41 arms, whatever it reads in a record: only flips
-    were published.
+    The mixture and the restart process read flips and arms compared, after 20 transitions; any
+    other, ours or a rival, reads the flips scaled to 41 arms, whatever it reads in a record:
+    only flips were published. A burn-in of 0 is its own.
     """
     frame = pd.read_csv(project_root() / "data" / "published" / "refusal_drift_churn.csv")
     frame = frame[frame.method_version == method_version]
     parts = []
-    for model, rows in frame.groupby("model", sort=False):
+    for _, rows in frame.groupby("model", sort=False):
         counts = list(zip(rows.flips.tolist(), rows.compared.tolist(), strict=True))
         D = np.array([Count(m, tuple(range(x))).value(ARMS) for x, m in counts])
         for name in listed(process):
@@ -239,17 +216,10 @@ def published(process: str, *, method_version: int, seed: int) -> pd.DataFrame:
                 states = list(accumulate(counts, lambda state, at: state.step(*at), initial=start))
                 y, p0 = [state.evidence for state in states[1:]], states[-1].p0
             else:
-                run = load_process(name)
-                y = evidence(run, D, n=ARMS, horizon=1500, seed=seed, burn_in=20).tolist()
-            parts.append(
-                rows.assign(
-                    model=model,
-                    series=name.removesuffix(" on adjacent flips"),
-                    x=pd.to_datetime(rows["at"]),
-                    y=y,
-                    p0=p0,
-                )
-            )
+                size: Any = {"n": ARMS, "horizon": 1500, "burn_in": burn_in or None}
+                y = evidence(load_process(name), D, seed=seed, **size).tolist()
+            short = name.removesuffix(" on adjacent flips")
+            parts.append(rows.assign(series=short, x=pd.to_datetime(rows["at"]), y=y, p0=p0))
     return pd.concat(parts, ignore_index=True).assign(part=0, entered="")
 
 

@@ -1,6 +1,7 @@
 """The method checked by simulation: what the processes claim, and what they can see.
 
 Frames of results from :mod:`drift.stats`, and the tables and figures made of them.
+Parameters that list names or numbers hold them with commas between.
 """
 
 from __future__ import annotations
@@ -40,49 +41,42 @@ FLOOR = 2e-4
 
 
 def listed(text: str) -> list[str]:
-    """Return the names in a parameter that lists them with commas."""
+    """Return the names in a parameter that lists them."""
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def ville(
-    process: str, *, member: str, n: str, horizon: int, lifetimes: int, burn_in: int, seed: int
-) -> pd.DataFrame:
-    """Return one row for each process, member of the zoo, n and threshold.
-
-    Columns: those of :class:`drift.stats.simulation.Crossing`, and nominal (the bound that is
-    claimed of the process where its claim covers the model).
-    """
-    rows = []
-    for name in listed(process):
-        excess = getattr(load_process(name), "excess", 0.0)
-        for arms in listed(n):
-            for model in [member] if member else ZOO:
-                found = crossings(
-                    name,
-                    model,
-                    n=int(arms),
-                    lifetimes=lifetimes,
-                    refreshes=horizon,
-                    burn_in=burn_in or None,
-                    seed=seed,
-                )
-                rows += [asdict(item) | {"nominal": excess + 1 / item.threshold} for item in found]
-    return pd.DataFrame(rows)
 
 
 @shown
 def zoo_table() -> str:
     """Return the members of the zoo, and which processes claim to hold there."""
-    frame = pd.DataFrame(
-        {
-            "Models": name,
-            "What they do": model.description,
-            "Claimed": ", ".join(sorted(model.gated)),
-        }
-        for name, model in ZOO.items()
-    )
+    rows = [
+        (name, one.description.replace("`", ""), ", ".join(sorted(one.gated)))
+        for name, one in ZOO.items()
+    ]
+    frame = pd.DataFrame(rows, columns=["Models", "What they do", "Claimed"])
     kinds = frame.groupby(["What they do", "Claimed"], sort=False).Models.agg("; ".join)
-    return table(kinds.reset_index()[["Models", "What they do", "Claimed"]])
+    return table(kinds.reset_index()[frame.columns])
+
+
+def ville(
+    process: str, *, member: str, n: str, horizon: int, burn_in: int, **options: Any
+) -> pd.DataFrame:
+    """Return one row for each listed process and n, member of the zoo and threshold.
+
+    Columns: those of :class:`drift.stats.simulation.Crossing`; nominal, the bound of the
+    process, whether or not it is claimed for the member; and above, whether the process fails
+    what it claims or lies above its bound with the whole interval.
+    """
+    rows = []
+    for name, arms, model in itertools.product(
+        listed(process), listed(n), [member] * bool(member) or ZOO
+    ):
+        options |= {"n": int(arms), "refreshes": horizon, "burn_in": burn_in or None}
+        for found in crossings(name, model, **options):
+            nominal = getattr(load_process(name), "excess", 0.0) + 1 / found.threshold
+            covered = found.bound is not None
+            above = found.verdict == "beyond the bound" if covered else (found.low or 0) > nominal
+            rows.append(asdict(found) | {"nominal": nominal, "covered": covered, "above": above})
+    return pd.DataFrame(rows)
 
 
 @shown
@@ -90,67 +84,62 @@ def crossings_summary(frame: pd.DataFrame) -> str:
     """Return for each process whether its claim held where it is made, and what lies outside."""
     lines = []
     for process, rows in frame.groupby("process", sort=False):
-        claimed, outside = rows[rows.bound.notna()], rows[rows.bound.isna()]
-        beyond = claimed[claimed.verdict == "beyond the bound"]
-        above = outside[outside.low > outside.nominal]
-        verdict = html("✓ within its bound in all {} cells where one is claimed", len(claimed))
-        if len(beyond):
-            verdict = html('<b class="drift-warning">✗ beyond its bound: {}</b>', _cells(beyond))
-        rest = html(" Above it where nothing is claimed: {}.", _cells(above)) if len(above) else ""
+        names = rows.member + " (n = " + rows.n.astype(str) + ")"
+        beyond, outside = (
+            "; ".join(dict.fromkeys(names[rows.above & (rows.covered == covered)]))
+            for covered in (True, False)
+        )
+        verdict = html(
+            "✓ within its bound in all {} cells where one is claimed", rows.covered.sum()
+        )
+        if beyond:
+            verdict = html('<b class="drift-warning">✗ beyond its bound: {}</b>', beyond)
+        rest = html(" Above it where nothing is claimed: {}.", outside) if outside else ""
         lines.append(html("<p><b>{}</b>: {}.{}</p>", process, verdict, rest))
     return joined(lines)
 
 
-def _cells(rows: pd.DataFrame) -> str:
-    names = rows.member + " (n = " + rows.n.astype(str) + ")"
-    return "; ".join(dict.fromkeys(names))
-
-
 def _crossing(row: Any) -> Markup:
     share = f"{percent(row.share)} ({100 * row.low:.1f} to {100 * row.high:.1f})"
-    above = row.verdict == "beyond the bound" or (pd.isna(row.bound) and row.low > row.nominal)
-    where = "" if pd.notna(row.bound) else " not claimed"
-    look = '<span class="drift-warning">✗ {}, above {}{}</span>' if above else "{}{3}"
-    if row.verdict == "within the bound":
-        look = "✓ {}"
-    return html(look, share, percent(row.nominal), where, where)
+    claimed = "" if row.covered else ", not claimed"
+    if row.above:
+        look = '<span class="drift-warning">✗ {}, above {}{}</span>'
+        return html(look, share, percent(row.nominal), claimed)
+    return html("{}{}{}", "✓ " if row.covered else "", share, claimed)
 
 
 def crossing_plot(frame: pd.DataFrame, axes: Axes) -> None:
     """Draw the share of lifetimes that crossed, members down; filled marks are above the bound.
 
-    Columns: member, process, share, low, high, nominal; one threshold, one n.
+    Columns: member, process, share, low, high, nominal, above; one threshold, one n.
     """
-    members, processes = frame.member.unique().tolist(), frame.process.unique().tolist()
+    members, processes = (frame[name].unique().tolist() for name in ("member", "process"))
+    looks: list[dict[str, Any]] = [
+        {"color": ink, "marker": shape, "markeredgewidth": 1.2, "markersize": 5}
+        for ink, shape in zip((INK, *COLOURS, MUTED), SHAPES, strict=True)
+    ]
     for row in each(frame):
         place = processes.index(row.process)
-        ink, y = (INK, *COLOURS)[place % 5], members.index(row.member) + 0.17 * (place - 1.5)
-        face = ink if row.low > row.nominal else "none"
-        axes.plot([max(row.low, FLOOR), row.high], [y, y], color=ink, linewidth=1.1)
-        look: dict[str, Any] = {
-            "color": ink,
-            "markerfacecolor": face,
-            "markeredgewidth": 1.2,
-            "markersize": 5,
-        }
-        axes.plot([max(row.share, FLOOR)], [y], SHAPES[place % 6], clip_on=False, **look)
-    for bound, side in zip(sorted(frame.nominal.unique()), ("right", "left", "left"), strict=False):
+        y = members.index(row.member) + 0.17 * (place - 1.5)
+        look = looks[place % 6]
+        axes.plot([max(row.low, FLOOR), row.high], [y, y], color=look["color"], linewidth=1.1)
+        face = look["color"] if row.above else "none"
+        axes.plot([max(row.share, FLOOR)], [y], **look, markerfacecolor=face, clip_on=False)
+    for place, bound in enumerate(sorted(frame.nominal.unique())):
         axes.axvline(bound, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+        side = "left" if place else "right"
         axes.text(bound, -0.75, f" {percent(bound)} ", ha=side, color=MUTED, fontsize=7.5)
     axes.set_xscale("log")
     axes.set_xlim(FLOOR, 1)
-    ticks = {FLOOR: "0", 1e-3: "0.1", 1e-2: "1", 1e-1: "10", 1: "100"}
-    axes.set_xticks(list(ticks), list(ticks.values()), minor=False)
+    axes.set_xticks([FLOOR, 1e-3, 1e-2, 1e-1, 1], ["0", "0.1", "1", "10", "100"])
     axes.minorticks_off()
     axes.set_yticks(range(len(members)), members)
     axes.set_ylim(len(members) - 0.4, -0.6)
     axes.set_xlabel("lifetimes that ever crossed, %")
-    for y in range(1, len(members)):
-        axes.axhline(y - 0.5, color=LINE, linewidth=0.6, zorder=0)
-    marks = [
-        Line2D([], [], color=(INK, *COLOURS)[i % 5], marker=SHAPES[i % 6], markerfacecolor="none")
-        for i in range(len(processes))
-    ]
+    axes.hlines(
+        [y - 0.5 for y in range(1, len(members))], 0, 1, color=LINE, linewidth=0.6, zorder=0
+    )
+    marks = [Line2D([], [], **looks[i % 6], markerfacecolor="none") for i in range(len(processes))]
     axes.legend(marks, processes, loc="lower left", bbox_to_anchor=(0, 1.02), ncols=5)
 
 
@@ -158,12 +147,11 @@ def describe_crossings(frame: pd.DataFrame) -> str:
     """Return the alternative text of :func:`crossing_plot`: which models are above which bound."""
     parts = []
     for process, rows in frame.groupby("process", sort=False):
-        above = [
-            f"{row.member} {percent(row.share)}" for row in each(rows[rows.low > rows.nominal])
-        ]
+        above = [f"{row.member} {percent(row.share)}" for row in each(rows[rows.above])]
+        named = f": {', '.join(above)}" if above else ""
+        bound = percent(rows.nominal.iloc[0])
         parts.append(
-            f"{process}, bound {percent(rows.nominal.iloc[0])}: {len(above)} of {len(rows)} models "
-            f"above it{': ' if above else ''}{', '.join(above)}"
+            f"{process}, bound {bound}: {len(above)} of {len(rows)} models above it{named}"
         )
     return "; ".join(parts)
 
@@ -172,7 +160,6 @@ CROSSINGS = Picture(
     crossing_plot,
     describe_crossings,
     lambda frame: 1.0 + 0.36 * frame.member.nunique(),
-    left=1.75,
     right=0.2,
 )
 
@@ -184,10 +171,8 @@ def crossings_plot(frame: pd.DataFrame, caption: str) -> str:
     for (n, threshold), rows in frame.groupby(["n", "threshold"], sort=False):
         cells = rows.assign(shown=[_crossing(row) for row in each(rows)])
         behind = cells.pivot_table("shown", "member", "process", aggfunc="first", sort=False)
-        name, text = f"crossings-{n}-{threshold:g}", f"n = {n}, threshold {threshold:g}."
-        parts.append(
-            figure(name, CROSSINGS, rows, behind.reset_index(), f"{text} {caption.strip()}")
-        )
+        name, text = f"crossings-{n}-{threshold:g}", f"n = {n}, threshold {threshold:g}. {caption}"
+        parts.append(figure(name, CROSSINGS, rows, behind.reset_index(), text))
     return joined(parts, "\n")
 
 
@@ -195,27 +180,23 @@ def crossings_plot(frame: pd.DataFrame, caption: str) -> str:
 def controls_table(*, n: str, lifetimes: int, seed: int) -> str:
     """Return the designs which must fail, and whether they do."""
     rows = []
-    for process, model, least in CONTROLS:
-        for arms in listed(n):
-            size = {"n": int(arms), "lifetimes": lifetimes, "seed": seed}
-            found = crossings(process, model, thresholds=[20], **size)[0]
-            fails = html("✓ fails, as it must")
-            passes = html('<b class="drift-warning">✗ passes: the check is too weak</b>')
-            row = {"Design": process, "Model": model, "n": arms, "Watch": percent(found.share)}
-            row |= {"Must exceed": percent(least), "": fails if found.share > least else passes}
-            rows.append(row)
-    return table(pd.DataFrame(rows))
+    for (process, model, least), arms in itertools.product(CONTROLS, listed(n)):
+        size = {"n": int(arms), "lifetimes": lifetimes, "seed": seed}
+        share = crossings(process, model, thresholds=[20], **size)[0].share
+        word: object = "✓ fails, as it must"
+        if share <= least:
+            word = html('<b class="drift-warning">✗ passes: the check is too weak</b>')
+        rows.append((process, model, arms, percent(share), percent(least), word))
+    names = ["Design", "Model", "n", "Watch", "Must exceed", "Verdict"]
+    return table(pd.DataFrame(rows, columns=names))
 
 
 @shown
 def point_null_table() -> str:
     """Return the exact chance to cross 20 with an estimate for the bound, by length of life."""
     passage = point_null_passage()
-    rows = [
-        {"Refreshes": t, "Ours": f"{100 * passage[t - 1]:.2f} %", "Stated": stated}
-        for t, stated in POINT_NULL.items()
-    ]
-    return table(pd.DataFrame(rows))
+    rows = [(t, f"{100 * passage[t - 1]:.2f} %", stated) for t, stated in POINT_NULL.items()]
+    return table(pd.DataFrame(rows, columns=["Refreshes", "Ours", "Stated"]))
 
 
 def bounds(n: str, *, churn: float) -> pd.DataFrame:
@@ -243,15 +224,16 @@ def bounds_plot(frame: pd.DataFrame, caption: str) -> str:
 def no_growth_table(frame: pd.DataFrame) -> str:
     """Return for bounds on churn where mixture and restart process begin to grow."""
     rows = [
-        {
-            "Burn-in": f"{row.x} transitions, {row.series}",
-            "p0": f"{row.y:.2f} %",
-            "No growth at or below, mixture": f"{100 * mixture_no_growth(row.y / 100):.2f} %",
-            "… restart": f"{100 * restart_no_growth(row.y / 100):.2f} %",
-        }
+        (
+            row.x,
+            row.series,
+            *(f"{100 * p:.2f} %" for p in (p0, mixture_no_growth(p0), restart_no_growth(p0))),
+        )
         for row in each(frame[frame.x.isin([20, 40])])
+        for p0 in [row.y / 100]
     ]
-    return table(pd.DataFrame(rows))
+    names = ["Transitions", "Arms", "p0", "No growth at or below, mixture", "… restart"]
+    return table(pd.DataFrame(rows, columns=names))
 
 
 def delays(
@@ -262,40 +244,30 @@ def delays(
     Columns: those of :class:`drift.stats.power.Delay`. A burn-in of 0 is the process's own.
     """
     grid = itertools.product(*map(listed, (process, n, quiet, after, burn_in)))
-    found = [
-        delay(
-            name,
-            n=int(arms),
-            quiet=int(before),
-            after=float(churn),
-            burn_in=int(length) or None,
-            **options,
-        )
-        for name, arms, before, churn, length in grid
-    ]
+    found = []
+    for name, arms, before, churn, length in grid:
+        options |= {"n": int(arms), "quiet": int(before), "burn_in": int(length) or None}
+        found.append(delay(name, after=float(churn), **options))
     return pd.DataFrame(map(asdict, found))
+
+
+def _median(found: Any) -> str:
+    return str(found.reason) if pd.isna(found.median) else f"{found.median:g}"
 
 
 @shown
 def delays_plot(frame: pd.DataFrame, by: str, caption: str) -> str:
     """Return one figure for each n: the median delay against one column of the frame."""
+    kind = lines_picture(xlabel=AXES[by], ylabel="median delay, refreshes")
+    names = ["Process", AXES[by], "Median", f"Within {frame.within.iloc[0]}", "False before"]
     parts = []
     for n, rows in frame.groupby("n", sort=False):
         lines = rows.assign(x=rows[by], y=rows["median"], series=rows.process, part=0, entered="")
-        kind = lines_picture(xlabel=AXES[by], ylabel="median delay, refreshes")
-        behind = pd.DataFrame(
-            {
-                "Process": rows.process,
-                AXES[by].capitalize(): rows[by],
-                "Median": [
-                    row.reason if pd.isna(row.median) else f"{row.median:g}" for row in each(rows)
-                ],
-                f"Within {rows.within.iloc[0]}": rows.share.map(percent),
-                f"False before, of {rows.lifetimes.iloc[0]}": rows.early,
-            }
-        )
-        text = f"n = {n}. {caption.strip()}"
-        parts.append(figure(f"delay-by-{by}-{n}", kind, lines, behind, text))
+        shares, early = rows.share.map(percent), rows.early / rows.lifetimes
+        medians = [_median(row) for row in each(rows)]
+        columns = (rows.process, rows[by], medians, shares, early.map(percent))
+        behind = pd.DataFrame(dict(zip(names, columns, strict=True)))
+        parts.append(figure(f"delay-by-{by}-{n}", kind, lines, behind, f"n = {n}. {caption}"))
     return joined(parts, "\n")
 
 
@@ -305,18 +277,10 @@ def references(*, lifetimes: int, seed: int) -> str:
     rows = []
     for row in reference_table(lifetimes=lifetimes, seed=seed):
         ours = row.measured
-        rows.append(
-            {
-                "Process": ours.process,
-                "At": f"{ours.threshold:g}",
-                "n": ours.n,
-                "Churn after": f"{100 * ours.after:g} %",
-                "Quiet": ours.quiet,
-                "Median stated": "" if row.median is None else f"{row.median:g}",
-                "Ours": ours.reason if ours.median is None else f"{ours.median:g}",
-                "Within": ours.within,
-                "Share stated": "" if row.share is None else f"{row.share:.3g}",
-                "Ours ": "" if ours.share is None else f"{ours.share:.3g}",
-            }
-        )
-    return table(pd.DataFrame(rows))
+        place = (ours.process, f"{ours.threshold:g}", ours.n, percent(ours.after), ours.quiet)
+        shares = ("" if share is None else percent(share) for share in (row.share, ours.share))
+        stated = "" if row.median is None else f"{row.median:g}"
+        rows.append((*place, stated, _median(ours), ours.within, *shares))
+    names = ["Process", "At", "n", "Churn after", "Quiet", "Median stated", "Ours"]
+    names += ["Within", "Share stated", "Our share"]
+    return table(pd.DataFrame(rows, columns=names))

@@ -168,8 +168,9 @@ def changes(record: Record) -> str:
     """Return for each model what changed since the run before, and what such a look can see."""
     parts = []
     for key, model in record.models.items():
-        sentence = model["change"]["sentence"] if model["change"] else ""
-        parts.append(html("<p><b>{}</b>: {} {}</p>", key, change_text(model), sentence))
+        look = "Mid-p {midp:.3g}, and {holm:.3g} by Holm over the models of this run. {sentence}"
+        seen = html(look, **model["change"]) if model["change"] else ""
+        parts.append(html("<p><b>{}</b>: {} {}</p>", key, change_text(model), seen))
     return joined(parts)
 
 

@@ -197,7 +197,8 @@ def _model(
             "previous_run": before[0],
             "compared": 40,
             **moves,
-            "midp": 1.0,
+            "midp": 0.5,
+            "holm": 1.0,
             "minimum_detectable_flips": 5,
             "sentence": "A quiet look does not rule out up to 4 one-way flips, nor exclude more.",
         }

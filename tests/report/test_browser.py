@@ -22,7 +22,11 @@ PAGES = (
     "report/embedded/reading.html",
     "report/embedded/rates.html",
     "report/embedded/transcripts.html",
+    "report/embedded/alarm.html",
     "report/empty/reading.html",
+    "report/method/ville.html",
+    "report/method/power.html",
+    "report/method/reproduction.html",
 )
 #: Contrast of an element's text against the nearest opaque ground behind it (WCAG 2).
 CONTRAST = """element => {

@@ -24,7 +24,7 @@ def reproduced() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def published() -> pd.DataFrame:
-    return claims.published("mixture, restart", method_version=3, seed=SEED)
+    return claims.published("mixture, restart", method_version=3, burn_in=20, seed=SEED)
 
 
 def verdict(found: pd.DataFrame, words: str) -> list[str]:
@@ -97,7 +97,10 @@ def test_a_model_that_is_outside_a_claim_and_above_its_bound_is_named_in_words()
     drawn = method.crossings_plot(found, "See.").data
     assert "mixture, bound 7.5" in drawn
     assert "1 of 1 models above it" in drawn
-    assert re.search(r'drift-warning">✗ [\d.]+.% \(.*?\), above 7.5.% not claimed', drawn)
+    size = {"horizon": 100, "lifetimes": 50, "burn_in": 0, "seed": SEED}
+    quiet = method.ville("mixture", member="visits 0.001, 0.1", n="14", **size)
+    assert "0.0 to 7.1), not claimed<" in method.crossings_plot(quiet, "See.").data
+    assert re.search(r'drift-warning">✗ [\d.]+.% \(.*?\), above 7.5.%, not claimed', drawn)
 
 
 def test_a_claim_that_fails_where_it_is_made_is_a_failure_in_words() -> None:
@@ -146,7 +149,7 @@ def test_the_guide_for_a_rival_works_as_it_is_printed(
     assert len(found) == 2 * 21
     covered = found[found.member.str.contains("iid|knife|bad|symmetric")]
     assert set(covered.verdict) == {"within the bound"}
-    evidence = claims.published(rival, method_version=3, seed=SEED)
+    evidence = claims.published(rival, method_version=3, burn_in=20, seed=SEED)
     assert len(evidence) == 4 * 41
     assert np.isfinite(evidence.y).all()
 

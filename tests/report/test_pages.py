@@ -19,6 +19,8 @@ Html = Callable[[str], str]
 READING = "report/embedded/reading.html"
 RATES = "report/embedded/rates.html"
 TRANSCRIPTS = "report/embedded/transcripts.html"
+ALARM = "report/embedded/alarm.html"
+METHOD = [f"report/method/{page}.html" for page in ("ville", "power", "reproduction")]
 
 
 class Tree(HTMLParser):
@@ -90,6 +92,10 @@ def test_the_reading_says_what_a_quiet_look_leaves_open(
         assert model["change"]["sentence"] in visible(html(READING))
 
 
+def test_the_p_value_of_a_look_stands_beside_its_adjustment_for_the_models(html: Html) -> None:
+    assert "Mid-p 0.5, and 1 by Holm over the models of this run." in visible(html(READING))
+
+
 def test_what_cannot_be_computed_says_not_estimable_and_why(html: Html) -> None:
     page = visible(html(READING))
     assert "not estimable: no twin differs" in page
@@ -119,7 +125,7 @@ def test_a_refused_control_is_named_as_a_fault_before_any_topic(html: Html) -> N
     assert page.index("instrument or model fault : refused") < page.index("Two consecutive usable")
 
 
-@pytest.mark.parametrize("page", [READING, RATES, TRANSCRIPTS, "index.html"])
+@pytest.mark.parametrize("page", [READING, RATES, TRANSCRIPTS, ALARM, "index.html"])
 def test_every_page_prints_head_judge_method_and_assurance(
     html: Html, reading: dict[str, Any], page: str
 ) -> None:
@@ -146,13 +152,13 @@ def test_the_front_page_shows_rate_change_coverage_and_time_of_each_model(
 
 
 def test_an_empty_record_says_so_in_a_sentence_on_each_of_its_pages(html: Html) -> None:
-    for page in ("reading", "rates", "transcripts"):
+    for page in ("reading", "rates", "transcripts", "alarm"):
         assert "This record holds no run yet" in visible(html(f"report/empty/{page}.html"))
     assert "This record holds no run yet" in visible(html("index.html"))
 
 
 def test_no_tag_or_attribute_of_a_page_comes_from_a_response(html: Html) -> None:
-    for page in (READING, RATES, TRANSCRIPTS, "index.html"):
+    for page in (READING, RATES, TRANSCRIPTS, ALARM, "index.html"):
         text = html(page)
         tree = Tree(text)
         for tag, attributes in tree.tags:
@@ -252,7 +258,7 @@ def test_every_family_has_a_lasting_anchor(
 
 def test_every_link_inside_the_site_leads_somewhere(html: Html, built: Path) -> None:
     site = built / "report" / "_site"
-    for page in ("index.html", READING, RATES, TRANSCRIPTS):
+    for page in ("index.html", READING, RATES, TRANSCRIPTS, ALARM, *METHOD):
         for tag, attributes in Tree(html(page)).tags:
             target, _, anchor = (attributes.get("href") or "").partition("#")
             if tag != "a" or not (target or anchor):
@@ -276,6 +282,19 @@ def test_a_figure_says_in_words_what_it_draws_and_shows_its_table(
     assert page.count("<summary>Table behind the figure</summary>") == 3
     assert "<metadata" not in page
     assert "#010101" not in page  # every ink is a colour of the page
+
+
+@pytest.mark.parametrize("page", [RATES, ALARM, *METHOD])
+def test_every_figure_has_a_caption_words_and_a_label_of_its_own(html: Html, page: str) -> None:
+    figures = re.findall(
+        r'<figure class="drift-figure" id="([^"]+)">.*?</figure>', html(page), re.S
+    )
+    whole = re.findall(r'<figure class="drift-figure".*?</figure>', html(page), re.S)
+    assert len(figures) == len(set(figures)) == len(whole) > 0
+    for one in whole:
+        assert re.search(r"<figcaption>\s*\S.{20,}</figcaption>", one, re.S)
+        assert re.search(r'role="img" aria-label="[^"]{20,}"', one)
+        assert not re.search(r"\bnan\b", one)
 
 
 def test_the_readings_own_run_is_shown_when_later_runs_are_left_out(
