@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
+from drift.bank import load_bank
 from drift.config import load_panel, sha256_hex
 from drift.errors import ConfigurationError
-from drift.probing.phantom import LETTERS
+from drift.probing.phantom import LETTERS, Truth
 from drift.records.ledger import Ledger
-from drift.records.store import Store, read_rows
+from drift.records.store import Store, read_bytes, read_rows
 from drift.records.verify import verify_record
 from drift.refresh import Record
 from drift.report.tables import run_ids
@@ -87,7 +88,8 @@ def make_project(folder: Path) -> Path:
     bank["counts"] = {"families": number, "sensitive": number - controls, "controls": controls}
     bank["counts"]["chinese"] = chinese
     (folder / "config/probe_bank.json").write_text(json.dumps(bank, ensure_ascii=False))
-    (folder / "config/phantom.toml").write_text(RULES)
+    shipped = (ROOT / "config/phantom.toml").read_text()
+    (folder / "config/phantom.toml").write_text(RULES + shipped[shipped.index("[refusals]") :])
     models = "".join(
         f'[[models]]\nkey = "{key}"\nkind = "phantom"\nmodel = "{key}"\nattempts = 3\n'
         for key in ("still", "level", "filtered")
@@ -126,7 +128,7 @@ def run_of(store: Store, number: int) -> str:
 
 
 def reading(store: Store, number: int, model: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(store.reading(run_of(store, number)).read_bytes())
+    found: dict[str, Any] = json.loads(read_bytes(store.reading(run_of(store, number))))
     return found["models"][model]  # type: ignore[no-any-return]
 
 
@@ -166,18 +168,26 @@ def test_the_truth_is_registered_before_run_1_and_published_beside_the_record(
     assert registered["alarm"]["seed"] == json.loads(published)["rules"]["alarm_seed"] == "ab" * 32
 
 
-def test_every_label_of_the_record_is_the_one_that_was_scripted(store: Store) -> None:
+def assert_every_label_is_scripted(store: Store) -> int:
+    """Hold every label of a record against its truth; return how many there are."""
     truth = json.loads((store.folder / "truth.json").read_bytes())
+    places = {arm: place for place, arm in enumerate(truth["arms"])}
     compared = 0
     for number, line in enumerate(run_lines(store), start=1):
-        labels = next(store.folder.glob(f"labels/*/{line['run']}.jsonl"))
-        said = {(row["model"], row["key"]): row["label"] for row in read_rows(labels)}
+        [folder] = (store.folder / "labels").iterdir()
+        rows = read_rows(store.labels(folder.name, line["run"]))
+        said = {(row["model"], row["key"]): row["label"] for row in rows}
         for row in read_rows(store.transcript(line["run"])):
             found = LETTERS[said.get((row["model"], row["key"]), row["status"])]
             scripted = truth["labels"][row["model"]][number - 1]
-            assert found == scripted[truth["arms"].index(row["key"])], (number, row)
+            assert found == scripted[places[row["key"]]], (number, row)
             compared += 1
-    assert compared == sum(len(line["keys"]) * 3 for line in run_lines(store))
+    return compared
+
+
+def test_every_label_of_the_record_is_the_one_that_was_scripted(store: Store) -> None:
+    asked = sum(len(line["keys"]) * len(line["models"]) for line in run_lines(store))
+    assert assert_every_label_is_scripted(store) == asked
 
 
 def test_a_refusal_set_is_read_with_its_wordings_purposes_and_languages(store: Store) -> None:
@@ -295,3 +305,92 @@ def test_a_truth_that_is_changed_after_registration_is_refused(tmp_path: Path) -
     changed = record(project)
     with changed.opened(), pytest.raises(ConfigurationError, match="truth_sha256"):
         changed.refresh(models=["still"])
+
+
+# The record that is shipped: 120 runs of the ten models of config/phantom.toml.
+
+SHIPPED = Store(ROOT / "data/phantom")
+#: States of the alarm's own processes; the others are notices, or rest on a model.
+HOME = ("home watch", "home alarm")
+
+
+def entered(model: str) -> dict[str, int]:
+    """The number of the run in which each state of a model's first series was entered."""
+    numbers = {line["run"]: line["number"] for line in run_lines(SHIPPED)}
+    return {
+        row["arm"]: numbers[row["run"]]
+        for row in read_rows(SHIPPED.findings)
+        if row["kind"] == "alarm_state" and row["model"] == model and row["series"] == 1
+    }
+
+
+def test_the_shipped_record_is_that_of_the_shipped_truth() -> None:
+    panel = load_panel("phantom", root=ROOT)
+    arms = load_bank(ROOT / "config/probe_bank.json").arms("full")
+    truth = Truth(ROOT, arms, [model.model for model in panel.models])
+    assert read_bytes(SHIPPED.truth) == truth.file
+    registered = next(Ledger(SHIPPED.folder).forwards()).body
+    assert registered["panel"]["truth_sha256"] == sha256_hex(truth.file)
+    assert len(run_lines(SHIPPED)) == truth.rules.runs == 120
+
+
+def test_every_label_of_the_shipped_record_is_the_one_that_was_scripted() -> None:
+    assert assert_every_label_is_scripted(SHIPPED) == 120 * 41 * 10 + 5 * 103 * 10
+
+
+def test_the_shipped_record_verifies() -> None:
+    found = verify_record(SHIPPED.folder, root=ROOT)
+    assert (found.problems, found.assurance) == ([], "complete")
+
+
+@pytest.mark.parametrize(("model", "since", "within"), [("shift", 71, 15), ("ramp", 61, 45)])
+def test_a_lasting_change_of_churn_rings_and_only_after_it_came(
+    model: str, since: int, within: int
+) -> None:
+    states = entered(model)
+    for state in HOME:
+        assert since < states[state] <= since + within
+    assert "pairs alarm" in states
+
+
+@pytest.mark.parametrize("model", ["still", "steady", "glitch", "bad-runs", "burst", "filtered"])
+def test_what_is_no_lasting_change_of_churn_does_not_ring(model: str) -> None:
+    assert not {"home watch", "home alarm", "pairs alarm"} & entered(model).keys()
+    assert reading(SHIPPED, 120, model)["alarm"]["state"] == "quiet"
+
+
+def test_one_family_that_turns_for_good_is_a_dated_finding_and_no_process_sees_it() -> None:
+    arm = "law/sex-work-models#en-1"
+    assert (run_of(SHIPPED, 80), arm) in findings(SHIPPED, "level", "new_refusal")
+    assert entered("level") == {}
+
+
+def test_a_burst_is_noticed_once_the_next_run_confirms_it() -> None:
+    assert entered("burst")["burst alarm"] == 81
+    kinds = ("new_refusal", "lifted_refusal")
+    moved = [item for kind in kinds for item in findings(SHIPPED, "burst", kind)]
+    assert len([arm for run, arm in moved if run == run_of(SHIPPED, 80)]) == 9
+
+
+def test_bad_runs_ring_the_model_based_process_which_they_break() -> None:
+    assert "restart alarm" in entered("bad-runs")
+
+
+def test_episodes_ring_though_nothing_changes_as_the_limits_say() -> None:
+    assert entered("episodes")["home alarm"]
+
+
+def test_a_filter_is_seen_by_the_coverage_watch_and_leaves_the_alarm_blind() -> None:
+    assert 81 < entered("filtered")["coverage watch"] <= 90
+    blind = [
+        number
+        for number in (80, 81, 83, 84, 90, 100, 101, 102)
+        if reading(SHIPPED, number, "filtered")["alarm"]["blind"]
+    ]
+    assert blind == [84, 90, 100]
+    assert reading(SHIPPED, 120, "filtered")["alarm"]["state"] == "quiet"
+
+
+def test_a_rename_in_the_shipped_record_is_dated_and_closes_nothing() -> None:
+    assert findings(SHIPPED, "steady", "serving_change") == [(run_of(SHIPPED, 60), "served_model")]
+    assert not findings(SHIPPED, "steady", "series_closed")
