@@ -49,17 +49,24 @@ def _alarms(record: Record) -> dict[str, dict[str, Any]]:
 @piece
 def states(record: Record) -> str:
     """Return the state of each model, how far it has come, and whether the alarm sees now."""
-    columns: dict[str, list[Any]] = {}
-    names = ("State", "Calibration", "Series", "Usable runs", "Missed slots in a row, at most")
+    rows = []
     for key, alarm in _alarms(record).items():
-        progress = (
-            f"{name} {min(one['values'], one['burn_in'])} of {one['burn_in']}"
+        going = [
+            f"{name} {one['values']} of {one['burn_in']}"
             for name, one in alarm["processes"].items()
+            if one["values"] < one["burn_in"]
+        ]
+        rows.append(
+            {
+                "Model": key,
+                "State": alarm_text(alarm),
+                "Calibration": ", ".join(going) or "complete",
+                "Opened": f"run {alarm['opened']}",
+                "Usable runs": alarm["runs"],
+                "Longest gap": f"{alarm['gap']} slots" + ", long" * (alarm["gap"] > LONG_GAP),
+            }
         )
-        series = f"{alarm['series']}, opened at run {alarm['opened']}"
-        gap = f"{alarm['gap']}{', a long gap' if alarm['gap'] > LONG_GAP else ''}"
-        columns[key] = [alarm_text(alarm), ", ".join(progress), series, alarm["runs"], gap]
-    return table(pd.DataFrame({"": names, **columns})) if columns else NO_CADENCE
+    return table(pd.DataFrame(rows)) if rows else NO_CADENCE
 
 
 @piece
@@ -76,16 +83,16 @@ def claims(record: Record) -> str:
         values = []
         for key, alarm in alarms.items():
             one = alarm["processes"][name]
-            said = f"E = {number(one['evidence'])} (highest {number(one['highest'])})"
+            said = f"{number(one['evidence'])} (highest {number(one['highest'])}"
             if one.get("p0"):
-                blind = percent(one["no_growth_at_or_below"])
-                said += f", p0 = {percent(one['p0'])}, no growth at or below {blind} churn"
-            values.append(html("<li><b>{}</b>: {}</li>", key, said))
+                said += f", p0 {percent(one['p0'])}, no growth at or below "
+                said += f"{percent(one['no_growth_at_or_below'])} churn"
+            values.append(html("<b>{}</b> {})", key, said))
         texts = {"name": name, "claim": claim, "bounds": ", ".join(bounds) or "no bound"}
         texts |= {
             "horizon": f"horizon {claim['horizon']} bets" if claim["horizon"] else "no horizon"
         }
-        texts |= {"not_covered": "; ".join(claim["not_covered"]), "values": joined(values)}
+        texts |= {"not_covered": "; ".join(claim["not_covered"]), "values": joined(values, "; ")}
         parts.append(fill(record.root, "claim", **texts))
     return joined(parts, "\n") or NO_CADENCE
 
@@ -197,7 +204,7 @@ def _most(departed: Counter[str]) -> Markup:
 @piece
 def nulls(record: Record, lifetimes: int, seed: int) -> str:
     """Return what the flips of each model's series look like, and which member of the zoo."""
-    columns: dict[str, list[Any]] = {}
+    shown = []
     for key, alarm in _alarms(record).items():
         rows = [row for row in alarm_rows(record, key, alarm["series"]) if row["compared"]]
         found = noise(
@@ -209,12 +216,17 @@ def nulls(record: Record, lifetimes: int, seed: int) -> str:
             seed=seed,
         )
         near = "; ".join(f"{name} ({far:.2g})" for name, far in found.nearest[:3])
-        columns[key] = [
-            f"{found.flips} in {found.transitions}",
-            *(one.reason or f"{one.value:.3g}" for one in found.statistics),
-            ", ".join(f"{one.day[:3]} {one.flips}/{one.transitions}" for one in found.weekdays),
-            near or f"not estimable: {found.reason}",
-        ]
-        names = ["Flips in transitions", *(one.name.capitalize() for one in found.statistics)]
-        names += ["Flips by weekday", "Nearest members of the zoo (distance)"]
-    return table(pd.DataFrame({"": names, **columns})) if columns else NO_CADENCE
+        days = (f"{one.day[:3]} {one.flips}/{one.transitions}" for one in found.weekdays)
+        shown.append(
+            {
+                "Model": key,
+                "Flips": f"{found.flips} in {found.transitions} transitions",
+                **{
+                    one.name.capitalize(): one.reason or f"{one.value:.3g}"
+                    for one in found.statistics
+                },
+                "Nearest in the zoo (distance)": near or f"not estimable: {found.reason}",
+                "Flips by weekday": ", ".join(days),
+            }
+        )
+    return table(pd.DataFrame(shown)) if shown else NO_CADENCE

@@ -17,7 +17,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from drift.report.figures import COLOURS, INK, LINE, MUTED, SHAPES, Picture
 from drift.report.tables import each
 
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (2, 3)), "-")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (2, 3)))
 #: What a log axis can show; a line beyond runs along the edge, and its end states the value.
 EDGES = (1e-9, 1e9)
 #: A figure of so few places shows its points.
@@ -45,11 +45,13 @@ def curves(
     low, high = np.clip([min(span) / 2, 2.5 * max(span)], *EDGES)
     inks, ends = (INK, *COLOURS, MUTED), []
     for place, (name, rows) in enumerate(frame.groupby("series", sort=False)):
-        look: dict[str, Any] = {"color": inks[place % 6], "linestyle": DASHES[place % 6]}
+        look: dict[str, Any] = {"color": inks[place % 6], "linestyle": DASHES[place % 5]}
         for _, part in rows.groupby("part"):
             y = part.y.clip(low, high)
             points = SHAPES[place % 6] if frame.x.nunique() <= FEW else None
-            axes.plot(part.x, y, marker=points, markersize=4, linewidth=2.2 - 0.2 * place, **look)
+            axes.plot(
+                part.x, y, marker=points, markersize=4, linewidth=1.6 if place else 2.2, **look
+            )
             if name == debt:
                 below = y.clip(upper=1).fillna(1)
                 axes.fill_between(part.x, below, 1, color=look["color"], alpha=0.12, linewidth=0)
