@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -22,7 +23,7 @@ from drift.report.tables import each
 from drift.stats.likelihood import churn_bound, mixture_no_growth, restart_no_growth
 from drift.stats.power import delay, point_null_passage, reference_table
 from drift.stats.simulation import crossings, load_process
-from drift.stats.zoo import ZOO
+from drift.stats.zoo import ZOO, Member, iid_flips
 
 #: Design, model and the least share of lifetimes that must reach watch, or the check is blind.
 CONTROLS = (
@@ -58,24 +59,37 @@ def zoo_table() -> str:
 
 
 def ville(
-    process: str, *, member: str, n: str, horizon: int, burn_in: int, **options: Any
+    process: str,
+    *,
+    member: str,
+    p: float,
+    n: str,
+    horizon: int,
+    burn_in: int,
+    lifetimes: int,
+    seed: int,
 ) -> pd.DataFrame:
-    """Return one row for each listed process and n, member of the zoo and threshold.
+    """Return one row for each listed process and n, model and threshold.
 
-    Columns: those of :class:`drift.stats.simulation.Crossing`; nominal, the bound of the
-    process, whether or not it is claimed for the member; and above, whether the process fails
-    what it claims or lies above its bound with the whole interval.
+    The models are the zoo, or one `member` of it, and with `p` one more with iid flips of that
+    churn. Columns: those of :class:`drift.stats.simulation.Crossing`; nominal, the bound of the
+    process, whether or not it is claimed for the model; covered, whether it is; and above,
+    whether the process fails what it claims or lies above its bound with the whole interval.
     """
+    models: dict[str, str | Member] = {name: name for name in ([member] if member else ZOO)}
+    if p:
+        gated = ZOO["iid flips 1.5 %"].gated
+        models[f"iid flips {100 * p:g} %"] = Member(0, partial(iid_flips, p=p), gated)
+    size: dict[str, Any] = {"refreshes": horizon, "burn_in": burn_in or None}
+    size |= {"lifetimes": lifetimes, "seed": seed}
     rows = []
-    for name, arms, model in itertools.product(
-        listed(process), listed(n), [member] * bool(member) or ZOO
-    ):
-        options |= {"n": int(arms), "refreshes": horizon, "burn_in": burn_in or None}
-        for found in crossings(name, model, **options):
+    for name, arms, model in itertools.product(listed(process), listed(n), models):
+        for found in crossings(name, models[model], n=int(arms), **size):
             nominal = getattr(load_process(name), "excess", 0.0) + 1 / found.threshold
             covered = found.bound is not None
             above = found.verdict == "beyond the bound" if covered else (found.low or 0) > nominal
-            rows.append(asdict(found) | {"nominal": nominal, "covered": covered, "above": above})
+            more = {"member": model, "nominal": nominal, "covered": covered, "above": above}
+            rows.append(asdict(found) | more)
     return pd.DataFrame(rows)
 
 

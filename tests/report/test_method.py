@@ -85,6 +85,7 @@ def test_a_model_that_is_outside_a_claim_and_above_its_bound_is_named_in_words()
     found = method.ville(
         "home, mixture",
         member="bad runs 2 %, 0.35",
+        p=0.0,
         n="14",
         horizon=600,
         lifetimes=150,
@@ -97,22 +98,15 @@ def test_a_model_that_is_outside_a_claim_and_above_its_bound_is_named_in_words()
     drawn = method.crossings_plot(found, "See.").data
     assert "mixture, bound 7.5" in drawn
     assert "1 of 1 models above it" in drawn
-    size = {"horizon": 100, "lifetimes": 50, "burn_in": 0, "seed": SEED}
+    size = {"horizon": 100, "lifetimes": 50, "burn_in": 0, "p": 0.0, "seed": SEED}
     quiet = method.ville("mixture", member="visits 0.001, 0.1", n="14", **size)
     assert "0.0 to 7.1), not claimed<" in method.crossings_plot(quiet, "See.").data
     assert re.search(r'drift-warning">✗ [\d.]+.% \(.*?\), above 7.5.%, not claimed', drawn)
 
 
 def test_a_claim_that_fails_where_it_is_made_is_a_failure_in_words() -> None:
-    found = method.ville(
-        "point null",
-        member="iid flips 1.5 %",
-        n="14",
-        horizon=600,
-        lifetimes=150,
-        burn_in=0,
-        seed=SEED,
-    )
+    size = {"horizon": 600, "lifetimes": 150, "burn_in": 0, "p": 0.0, "seed": SEED}
+    found = method.ville("point null", member="iid flips 1.5 %", n="14", **size)
     assert "✗ beyond its bound: iid flips 1.5 % (n = 14)" in method.crossings_summary(found).data
 
 
@@ -145,8 +139,10 @@ def test_the_guide_for_a_rival_works_as_it_is_printed(
     (fresh_project / "rival.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(fresh_project)
     rival = "rival:records"
-    found = method.ville(rival, member="", n="14", horizon=300, lifetimes=200, burn_in=0, seed=SEED)
-    assert len(found) == 2 * 21
+    found = method.ville(
+        rival, member="", p=0.02, n="14", horizon=300, lifetimes=200, burn_in=0, seed=SEED
+    )
+    assert len(found) == 2 * 22
     covered = found[found.member.str.contains("iid|knife|bad|symmetric")]
     assert set(covered.verdict) == {"within the bound"}
     evidence = claims.published(rival, method_version=3, burn_in=20, seed=SEED)
