@@ -25,6 +25,7 @@ from drift.config import Panel, load_panel, load_toml, project_root
 from drift.errors import ConfigurationError, DriftError, PartialError
 from drift.probing.cost import estimate
 from drift.probing.weights import fetch_weights
+from drift.records.alarm import model_alarm
 from drift.records.compare import compare_runs
 from drift.records.derive import read_series
 from drift.records.ledger import Ledger
@@ -351,6 +352,7 @@ def _status(record: Record) -> dict[str, Any]:
         models.append(
             {
                 "model": model.key,
+                "state": model_alarm(kept[model.key])["state"] if model.key in kept else None,
                 "series": getattr(kept.get(model.key), "number", None),
                 "runs": getattr(kept.get(model.key), "index", None),
                 "requests_a_full_run": len(scopes["full"]),

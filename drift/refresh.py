@@ -293,7 +293,11 @@ class Record:
             self._seal(current, registration)
             outcome.sealed = True
             self._report_missing(current, outcome)
-            derive(self.store, self.ledger, clock=self.clock)
+            outcome.notes += [
+                f"{found['model']}: {found['detail']} (series {found['series']})"
+                for found in derive(self.store, self.ledger, clock=self.clock)
+                if found["kind"] == "alarm_state"
+            ]
         return outcome
 
     def refresh_to(self, runs: int, *, progress: Progress | None = None, **options: Any) -> Outcome:

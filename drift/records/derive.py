@@ -106,14 +106,16 @@ def reading_bytes(reading: dict[str, Any]) -> bytes:
     return orjson.dumps(reading, option=orjson.OPT_INDENT_2) + b"\n"
 
 
-def derive(store: Store, ledger: Ledger, *, clock: Clock) -> None:
+def derive(store: Store, ledger: Ledger, *, clock: Clock) -> list[dict[str, Any]]:
     """Bring the derived files up to the chain's end, and seal the baselines that are due.
+
+    Returns the findings that this added.
 
     The cost depends on the lines since the last call, not on the record's length.
     """
     registration = in_force(store, ledger)
     if registration is None:
-        return
+        return []
     fold = Fold(store, registrations={registration.hash: registration})
     if store.series.exists():
         kept = read_series(store)
@@ -124,7 +126,9 @@ def derive(store: Store, ledger: Ledger, *, clock: Clock) -> None:
             log.unlink(missing_ok=True)
     lines = _after(ledger, fold.seq, registration)
     sealed = [baseline_of(line) for line in lines if line.kind == "baseline"]
+    findings = []
     for derived in filter(None, map(fold.feed, lines)):
+        findings += derived.findings
         for log, rows in ((store.churn, derived.churn), (store.findings, derived.findings)):
             drop_rows_of(log, derived.run)
             append_rows(log, rows)
@@ -133,6 +137,7 @@ def derive(store: Store, ledger: Ledger, *, clock: Clock) -> None:
             if body not in sealed:
                 ledger.append("baseline", body, at=clock())
         write_atomically(store.series, series_bytes(fold))
+    return findings
 
 
 def derive_all(store: Store, lines: Iterable[Line]) -> Iterator[tuple[Fold, Derived]]:

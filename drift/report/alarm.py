@@ -170,6 +170,7 @@ def aftermath(record: Record, seed: int) -> str:
             p = {i: value["P"] for i, value in enumerate(values) if value["P"] is not None}
             begun = onset(p, horizon=home["horizon"])
             near = [i for i, score in begun.relative.items() if score >= 0.5]
+            later = max(p.keys() - {min(p)}, key=begun.relative.__getitem__, default=begun.index)
             departed = Counter(name for value in values[begun.index :] for name in value["changed"])
             found = dice(
                 np.array([value["D"] for value in values]),
@@ -184,7 +185,8 @@ def aftermath(record: Record, seed: int) -> str:
                     "Series": watch["series"],
                     "State": watch["state"],
                     "May have begun": f"run {of[begun.index]['run']}; half as likely or more: "
-                    f"{of[near[0]]['run']} to {of[near[-1]]['run']}",
+                    f"{of[near[0]]['run']} to {of[near[-1]]['run']}; the best start but the "
+                    f"first, which holds half of the stake: {of[later]['run']}",
                     "Departed since": _most(departed),
                     "Other seeds": f"{percent(found.share)} of {found.seeds} in this state; "
                     f"E = {number(found.evidence_at_one)} at U = 1",

@@ -41,7 +41,7 @@ MIXTURE: Final = Guarantee(
     assumption="Flips are independent across arms and across refreshes, and the rate of each "
     "arm stays at or below p0.",
     not_covered=(
-        "a glitch of one run, which makes two flips (9.8 % watch, 6.5 % alarm measured)",
+        "a glitch of one run, which makes two flips (restart: 9.8 % watch, 6.5 % alarm)",
         "bad runs, which hit many arms at once",
     ),
     source="Robbins (1970); Ramdas, Grünwald, Vovk, Shafer (2023)",
