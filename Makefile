@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: report env test lint lock bench clean
+.PHONY: report env test lint lock bench phantom clean
 
 report: env
 	@$(BIN)/drift report --refresh
@@ -38,6 +38,13 @@ test: lint
 # Each benchmark prints its figures as JSON; timings are ratios measured in one run.
 bench: $(VENV)/.ready-test
 	@for script in benchmarks/*.py; do echo "$$script"; $(BIN)/python $$script || exit 1; done
+
+# Derives the readings of the shipped phantom again, after a change of what a reading says, and
+# packs them. Asks nothing again unless data/phantom was removed: its truth has then changed.
+phantom: env
+	@cd data && rm -rf phantom/readings phantom/series.json phantom/churn.jsonl phantom/findings.jsonl
+	@$(BIN)/drift refresh --panel phantom --runs 120
+	@find data/phantom/readings data/phantom/transcripts data/phantom/labels -type f ! -name '*.gz' -exec gzip -9n {} +
 
 # Needs uv; pins the newest versions that pyproject.toml allows.
 lock:
