@@ -180,6 +180,12 @@ class Record:
             raise ConfigurationError("not an alarm seed", got=seed, expected=expected)
         if seed and kept and seed != kept:
             raise ConfigurationError("the alarm's seed is registered already and cannot change")
+        if before and before.body["panel"]["name"] != self.panel.name:
+            raise ConfigurationError(
+                "a registered panel keeps its name: the alarm's draws depend on it",
+                got=self.panel.name,
+                expected=before.body["panel"]["name"],
+            )
         scripted = self.truth.rules.alarm_seed if self.truth else None
         body, changes = self._present(kept or seed or scripted or new_seed(), before)
         if before and not changes:
@@ -189,10 +195,11 @@ class Record:
                 self._seal(OpenRun.read(path), before)
             derive(self.store, self.ledger, clock=self.clock)
             body["changes"] = changes
-            if before.body["judge"]["rules"] != self.judge.rules_hash:
+            series = read_series(self.store)["models"] if self.store.series.exists() else {}
+            # A model may not have run since an earlier change of the rules.
+            if any(state.rules != self.judge.rules_hash for state in series.values()):
                 moves = self.rescore()
                 # Only the series that are open can be ended by a label that moves.
-                series = read_series(self.store)["models"] if moves else {}
                 moved = Counter(
                     move["model"]
                     for move in moves

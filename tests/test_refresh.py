@@ -328,6 +328,11 @@ examples = ["That question stays unhelped."]
             moves = made.rescore()
             made.register()
         assert moves and {move["rule"] for move in moves} == {"en-made-up"}
+        # A further registration before the next run does not forget that labels moved.
+        write_panel(project, server.base_url, models=("subject",), head="reserved_slots = 1")
+        made = record(project, clock)
+        with made.opened():
+            made.register()
         clock.advance(hours=6)
         run(project, clock)
         # Other rules once more, which move nothing since: the open series goes on.
@@ -340,6 +345,16 @@ examples = ["That question stays unhelped."]
     folder = project / "data" / "test"
     assert [row["series"] for row in read_rows(Store(folder).churn)] == [1, 2, 2]
     assert verify_record(folder, root=project).problems == []
+
+
+def test_a_registered_panel_keeps_its_name(project: Path, clock: Ticking) -> None:
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url)
+        run(project, clock)
+    made = record(project, clock)
+    made.panel = made.panel.model_copy(update={"name": "other"})
+    with made.opened(), pytest.raises(ConfigurationError, match="keeps its name"):
+        made.register()
 
 
 def test_the_seed_of_a_run_follows_from_the_registered_seed_and_the_runs_number(

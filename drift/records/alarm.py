@@ -29,18 +29,20 @@ ALPHA = 0.05
 NO_CADENCE = "no cadence"
 
 
-def model_alarm(state: SeriesState) -> dict[str, Any]:
-    """Return the alarm of one model after a run: its present watch and all before it.
+def model_alarm(state: SeriesState, slot: int | None = None) -> dict[str, Any]:
+    """Return the alarm of one model after a run: its present watch, and all it ever had.
 
     ``state`` is ``no cadence`` in a record of ad-hoc runs: nothing is bet on, and there is
-    no bound.
+    no bound. ``confirmed_by_pairs`` is of the last alarm, None without one. ``gap`` is the
+    longest row of slots without a run that entered, the present one included.
     """
     alarm = state.alarm
+    rung = [item["entered"] for item in alarm.summaries() if item["state"] == "alarm"]
     found: dict[str, Any] = {
         "state": NO_CADENCE,
         "blind": alarm.unusable >= BLIND_AFTER,
         "unusable_in_a_row": alarm.unusable,
-        "confirmed_by_pairs": False,
+        "confirmed_by_pairs": "pairs alarm" in rung[-1] if rung else None,
         "watches": alarm.summaries(),
         "processes": {},
     }
@@ -49,11 +51,10 @@ def model_alarm(state: SeriesState) -> dict[str, Any]:
     watch = alarm.live[-1]
     return found | {
         "state": watch.state(),
-        "confirmed_by_pairs": {"home alarm", "pairs alarm"} <= watch.entered.keys(),
         "series": watch.series,
         "opened": watch.opened,
         "runs": watch.runs,
-        "gap": watch.gap,
+        "gap": max(watch.gap, slot - alarm.slot if slot and alarm.slot else 0),
         "entered": watch.entered,
         "processes": {name: _process(watch, name) for name in (*CONFORMAL, *LIKELIHOOD)},
     }
@@ -88,15 +89,14 @@ def panel_alarm(
     """
     cadence = registration.body["panel"]["cadence_hours"]
     watches = [
-        item | {"model": model}
+        {"model": model} | item
         for model, state in sorted(series.items())
         for item in state.alarm.summaries()
     ]
     opened = len(watches)
     live = {
-        model: series[model].alarm.live[-1]
+        model: series[model].alarm.live if model in series else ()
         for model in registration.body["panel"]["models"]
-        if model in series and series[model].alarm.live
     }
     spec = registration.body["alarm"]
     size = max(epoch.size, 1)
@@ -107,13 +107,14 @@ def panel_alarm(
         "size": epoch.size,
         "thresholds": {level: float(spec[level]) for level in LEVELS},
         "panel_thresholds": {level: union_threshold(float(spec[level]), size) for level in LEVELS},
+        "watches": watches,
         "watches_opened": opened,
         "expected_false_at_most": expected_false(opened),
-        "tally": _tally(watches, registration),
+        "tally": _tally(watches),
         "panel_states": {
             f"{item['model']} {item['series']}": name
             for item in watches
-            for name in ("panel alarm", "panel watch")
+            for name in ("panel watch", "panel alarm")
             if name in item["entered"]
         },
         "model_based": {name: _merged(live, name) for name in ("mixture", "restart")},
@@ -121,28 +122,24 @@ def panel_alarm(
     }
 
 
-def _tally(watches: list[dict[str, Any]], registration: Registration) -> dict[str, dict[str, int]]:
+def _tally(watches: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """Count watches and the states they entered, the reference target beside the subjects."""
-    instruments = registration.body["instruments"]
     tally = {role: dict.fromkeys(("watches", *LEVELS), 0) for role in ("reference", "subject")}
     for item in watches:
-        counts = tally[instruments.get(item["model"], {}).get("role", "subject")]
+        counts = tally[item["role"]]
         counts["watches"] += 1
         for level in LEVELS:
             counts[level] += f"home {level}" in item["entered"]
     return tally
 
 
-def _merged(live: Mapping[str, Watch], process: str) -> dict[str, Any]:
+def _merged(live: Mapping[str, tuple[Watch, ...]], process: str) -> dict[str, Any]:
     """Merge one model-based process over the panel; a model that has no value enters as 1."""
-    found = {model: getattr(watch, process).evidence for model, watch in live.items()}
-    values = [1.0 if evidence is None else evidence for evidence in found.values()]
-    names = list(found)
-    select = {"e_bh": e_bh, "closed_e_bh": closed_e_bh}
+    names = list(live)
+    es = [getattr(watches[-1], process).evidence if watches else None for watches in live.values()]
     return {
-        "mean": merged_mean(values) if values else None,
+        "mean": merged_mean(es),
         "alpha": ALPHA,
-        **{
-            name: [names[i] for i in chosen(values, alpha=ALPHA)] for name, chosen in select.items()
-        },
+        "e_bh": [names[i] for i in e_bh(es, alpha=ALPHA)],
+        "closed_e_bh": [names[i] for i in closed_e_bh(es, alpha=ALPHA)],
     }

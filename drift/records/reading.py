@@ -153,7 +153,7 @@ def _model(
         },
         "full": _full(step.state.full, bank) if step.state.full else None,
         "change": _change(step),
-        "alarm": model_alarm(step.state),
+        "alarm": model_alarm(step.state, step.churn["slot"]),
         "serving": answer.serving
         | {"changed": any(item["kind"] == "serving_change" for item in step.findings)},
         "usage": answer.sealed["usage"],

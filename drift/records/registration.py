@@ -17,7 +17,7 @@ import orjson
 
 from drift import __version__
 from drift.bank import Bank, load_bank, prompt_hashes, registry_hash
-from drift.config import METHOD_VERSION, Clock, Panel, load_toml, sha256_hex
+from drift.config import METHOD_VERSION, Clock, Panel, canonical_json, load_toml, sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.judging import Judge
 from drift.records.ledger import Ledger, lines_backwards, write_atomically
@@ -52,6 +52,7 @@ class Registration:
             "bank": self.body["corpus"]["registry"]["canonical"],
             "fingerprint": self.body["judge"]["fingerprint"],
             "cadence": "none" if hours is None else str(hours),
+            "alarm": sha256_hex(canonical_json({**self.body["alarm"], "seed": ""})),
         }
 
     def moved(self, model: str) -> int:
@@ -62,6 +63,9 @@ class Registration:
 def build(panel: Panel, bank: Bank, judge: Judge, *, root: Path, seed: str) -> dict[str, Any]:
     """Return the body of a registration for the present configuration."""
     arms, canonical = bank.arms("full"), bank.arms("canonical")
+    alarm = load_toml(root / "config" / "alarm.toml", kind="alarm")
+    if alarm["home"]["window"] < 3:
+        raise ConfigurationError("home.window is 3 runs or more", where="config/alarm.toml")
     return {
         "panel": panel.model_dump(mode="json", exclude=_NOT_REGISTERED)
         | {"models": [model.key for model in panel.models], "size": len(panel.models)},
@@ -83,7 +87,7 @@ def build(panel: Panel, bank: Bank, judge: Judge, *, root: Path, seed: str) -> d
         },
         "judge": judge_identity(judge)
         | {"version": judge.version, "agreement": list(judge.agreement)},
-        "alarm": {**load_toml(root / "config" / "alarm.toml", kind="alarm"), "seed": seed},
+        "alarm": {**alarm, "seed": seed},
         "method_version": METHOD_VERSION,
         "package_version": __version__,
     }

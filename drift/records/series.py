@@ -25,6 +25,7 @@ _CLOSING = {
     "bank": "the bank's canonical wordings changed",
     "fingerprint": "the judge's fingerprint moved",
     "cadence": "the registered cadence changed",
+    "alarm": "the alarm's parameters changed",
 }
 
 
@@ -112,7 +113,7 @@ def step(
         baselines.append(_baseline("opened", run, model, number, reason=why))
         watched = run.body["slot"] is not None
         if watched:
-            watch = Watch.begin(number, run.id, epoch.bound_of(model), registration)
+            watch = Watch.begin(number, run.id, model, epoch.bound_of(model), registration)
             state = replace(state, alarm=state.alarm.opened(watch))
 
     coverage = {
@@ -176,9 +177,15 @@ def step(
         full=full,
         serving={fact: now or state.serving.get(fact, []) for fact, now in serving.items()},
         coverage=coverage,
-        alarm=taken.alarm if taken else state.alarm,
+        alarm=taken.alarm if taken else _unheard(state.alarm, run, model),
     )
     return Step(state, change, churn, findings, baselines, watched)
+
+
+def _unheard(alarm: Alarm, run: Run, model: str) -> Alarm:
+    """Return the alarm after a run that did not enter it."""
+    heard = any(what != "missing" for what in run.models[model].outcomes.values())
+    return alarm if heard or run.body["slot"] is None else alarm.unheard(run.body["slot"])
 
 
 def _baseline(event: str, run: Run, model: str, series: int, **more: Any) -> dict[str, Any]:

@@ -47,7 +47,6 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.registration = folder / "registration.json"
-        self.truth = folder / "truth.json"
         self.churn = folder / "churn.jsonl"
         self.findings = folder / "findings.jsonl"
         self.series = folder / "series.json"

@@ -258,16 +258,17 @@ def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
 def _check_derived(store: Store, lines: list[Line], found: Verification) -> None:
     """Fold the sealed lines again and compare what is published byte for byte."""
     expected: dict[Path, bytearray] = {store.churn: bytearray(), store.findings: bytearray()}
-    state, due = b"", list[tuple[int, dict[str, Any]]]()
+    state, due, late = b"", list[tuple[int, dict[str, Any]]](), Verification(panel=found.panel)
     for fold, derived in derive_all(store, lines):
         state = series_bytes(fold)
         due += [(fold.seq, body) for body in derived.baselines]
         expected[store.churn] += b"".join(map(dump_line, derived.churn))
         expected[store.findings] += b"".join(map(dump_line, derived.findings))
-        _compare(store.reading(derived.run), reading_bytes(derived.reading), found)
+        _compare(store.reading(derived.run), reading_bytes(derived.reading), late)
     for path, data in (*expected.items(), (store.series, state)):
-        _compare(path, bytes(data), found)
+        _compare(path, bytes(data), late)
     _check_baselines(lines, due, found)
+    found.problems += late.problems
 
 
 def _check_baselines(
@@ -275,8 +276,10 @@ def _check_baselines(
 ) -> None:
     """Compare the sealed baselines with those that the runs call for, (seq of labels, body)."""
     sealed = [line for line in lines if line.kind == "baseline"]
+    runs = [line.seq for line in lines if line.kind == "run"]
     for line, (seq, body) in zip(sealed, due, strict=False):
-        if baseline_of(line) != body or line.seq < seq:
+        in_time = seq < line.seq and not any(seq < run < line.seq for run in runs)
+        if baseline_of(line) != body or not in_time:
             where = f"chain.jsonl, line {line.seq + 1}"
             found.add("baselines", where, "edited", "the runs before it call for another baseline")
             return
@@ -284,7 +287,7 @@ def _check_baselines(
         where = f"chain.jsonl, line {sealed[len(due)].seq + 1}"
         found.add("baselines", where, "inserted", "no run calls for this baseline")
     for seq, body in due[len(sealed) :]:
-        if any(line.kind == "run" and line.seq > seq for line in lines):
+        if any(run > seq for run in runs):
             where = f"run {body['run']}, {body['model']}"
             found.add("baselines", where, "deleted", "a baseline that this run calls for")
         else:

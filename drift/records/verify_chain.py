@@ -5,6 +5,7 @@ No text is read here; :mod:`drift.records.verify` goes on from the lines that ho
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -199,8 +200,15 @@ def _wrong_in_registration(body: dict[str, Any], first: dict[str, Any]) -> Itera
     for model, item in body["instruments"].items():
         if sha256_hex(canonical_json(item["document"])) != item["sha256"]:
             yield f"instruments.{model}"
-    if body["alarm"]["seed"] != first["alarm"]["seed"]:
+    panel, seed = body["panel"], body["alarm"]["seed"]
+    if seed != first["alarm"]["seed"] or not re.fullmatch("[0-9a-f]{64}", seed):
         yield "alarm.seed"
+    if panel["name"] != first["panel"]["name"]:  # it enters the alarm's draws
+        yield "panel.name"
+    if panel["reserved_slots"] < 0 or panel["size"] != len(panel["models"]):
+        yield "panel.size"
+    if sorted(panel["models"]) != sorted(body["instruments"]):
+        yield "panel.models"
 
 
 def _wrong_in_run(body: dict[str, Any], registration: Registration, number: int) -> Iterator[str]:

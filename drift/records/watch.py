@@ -34,6 +34,8 @@ from drift.stats import (
 BLIND_AFTER = 4
 CONFORMAL, LIKELIHOOD = ("home", "pairs", "coverage"), ("mixture", "restart", "burst")
 LEVELS = ("watch", "alarm")
+#: Processes that are read at the alarm's threshold alone: a companion and a notice.
+ONE_LEVEL = ("pairs", "burst")
 #: Labels are kept as one letter an arm; an outcome that is not determined is ``-``.
 _LETTERS = {"answered": "a", "refused": "r"}
 _CODES = np.full(256, -1, np.int8)
@@ -82,6 +84,7 @@ class Watch:
 
     series: int
     opened: str
+    role: str
     panel: int | None
     thresholds: tuple[float, float]
     home: Conformal
@@ -96,7 +99,9 @@ class Watch:
     highest: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, series: int, run: str, panel: int | None, registration: Registration) -> Watch:
+    def begin(
+        cls, series: int, run: str, model: str, panel: int | None, registration: Registration
+    ) -> Watch:
         """Open the watch of a series at `run` with the registered parameters."""
         spec, n = registration.body["alarm"], len(registration.canonical)
         powers = tuple(map(float, spec["power_grid"]))
@@ -110,7 +115,8 @@ class Watch:
                 else Restart(odds=odds, **frame)
             )
         levels = float(spec["watch"]), float(spec["alarm"])
-        return cls(series, run, panel, levels, **begun)
+        role = registration.body["instruments"][model]["role"]
+        return cls(series, run, role, panel, levels, **begun)
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Watch:
@@ -130,10 +136,18 @@ class Watch:
         return None
 
     @property
-    def unconfirmed(self) -> bool:
-        """Tell whether ``pairs`` may still confirm the alarm of this watch."""
-        open_yet = "pairs alarm" not in self.entered and not self.pairs.over
-        return "home alarm" in self.entered and open_yet
+    def awaited(self) -> tuple[str, ...]:
+        """What goes on beside a fresh baseline: ``pairs`` until it confirms the alarm, and
+        ``home`` until it has reached the panel's threshold as well; each to its horizon.
+        """
+        if "home alarm" not in self.entered:
+            return ()
+        open_yet = {"pairs": "pairs alarm", "home": "panel alarm" if self.panel else "home alarm"}
+        return tuple(
+            process
+            for process, last in open_yet.items()
+            if last not in self.entered and not getattr(self, process).over
+        )
 
     def state(self, process: str = "home") -> str:
         """Return the state of a process: ``calibrating``, ``quiet``, ``watch`` or ``alarm``."""
@@ -144,19 +158,18 @@ class Watch:
 
     def thresholds_of(self, process: str) -> dict[str, float]:
         """Return the thresholds of a process by the name of what crossing them enters."""
-        found = dict(zip((f"{process} {level}" for level in LEVELS), self.thresholds, strict=True))
+        levels = list(zip(LEVELS, self.thresholds, strict=True))[process in ONE_LEVEL :]
+        found = {f"{process} {level}": threshold for level, threshold in levels}
         if process == "home" and self.panel:
-            found |= {
-                f"panel {level}": union_threshold(threshold, self.panel)
-                for level, threshold in zip(LEVELS, self.thresholds, strict=True)
-            }
+            found |= {f"panel {level}": union_threshold(c, self.panel) for level, c in levels}
         return found
 
     def summary(self, closed: str | None = None) -> dict[str, Any]:
         """Return what stays on record of the watch for ever; `closed` says why its series was."""
-        kept = ("series", "opened", "panel", "runs", "gap", "entered", "highest")
+        kept = ("series", "opened", "role", "panel", "runs", "gap", "entered", "highest")
         found = {name: getattr(self, name) for name in kept}
-        return found | {"state": self.state(), "ended": closed or self.ended}
+        state = {"state": self.state(), "ended": closed or self.ended}
+        return found | state | {"horizon": self.home.horizon}
 
     def bet(self, process: str, change: Count, step: _Step) -> Watch:
         """Give one count to one process, if it makes a value; `step` collects what is shown."""
@@ -169,13 +182,15 @@ class Watch:
         row: dict[str, Any]
         if process in CONFORMAL:
             state = state.step(count, step.draw(self.series, process, state.seen + 1))
-            changed = sorted(family(step.arms[column]) for column in change.changed)
-            row = {"D": count, "m": change.arms, "changed": changed, "P": significant(state.p)}
+            row = {"D": count, "m": change.arms, "P": significant(state.p)}
         else:
             state = state.step(count, change.arms)
             row = {"flips": count, "compared": change.arms, "p0": state.p0}
         evidence = state.evidence
-        step.values[self.series, process] = row | {"E": significant(evidence)}
+        row |= {"E": significant(evidence)}
+        if process not in ("restart", "coverage"):  # their arms are those of mixture, and missing
+            row["changed"] = sorted(family(step.arms[column]) for column in change.changed)
+        step.values[self.series, process] = row
         after = replace(self, **{process: state})
         if evidence is None:
             return after
@@ -193,10 +208,13 @@ class Alarm:
 
     ``window`` holds the labels of the last usable runs, one letter an arm in the order of
     the arms' ids. The last of ``live`` is the present watch; those before it have entered
-    alarm and wait for ``pairs``. ``past`` are the summaries of those that are over.
+    alarm and go on with what is awaited of them. ``past`` are the summaries of those that are
+    over. ``slot`` is that of the last run that entered, ``silent`` the last one in which
+    nothing was heard of the model, so far.
     """
 
     slot: int | None = None
+    silent: int | None = None
     unusable: int = 0
     window: tuple[str, ...] = ()
     live: tuple[Watch, ...] = ()
@@ -215,10 +233,16 @@ class Alarm:
         asked = any(what != "missing" for what in run.models[model].outcomes.values())
         return slot is not None and asked and (self.slot is None or slot > self.slot)
 
+    def unheard(self, slot: int) -> Alarm:
+        """Return the alarm after a run without any answer: once a slot, towards blindness."""
+        if slot in (self.slot, self.silent):
+            return self
+        return replace(self, silent=slot, unusable=self.unusable + 1)
+
     def opened(self, watch: Watch) -> Alarm:
-        """Open a watch; an earlier one that waits for ``pairs`` goes on beside it."""
-        over = tuple(item.summary() for item in self.live if not item.unconfirmed)
-        waiting = tuple(item for item in self.live if item.unconfirmed)
+        """Open a watch; an earlier one of which something is awaited goes on beside it."""
+        over = tuple(item.summary() for item in self.live if not item.awaited)
+        waiting = tuple(item for item in self.live if item.awaited)
         return replace(self, live=(*waiting, watch), past=(*self.past, *over))
 
     def closed(self, why: str, slot: int | None) -> Alarm:
@@ -280,19 +304,20 @@ def take(
     open_arms = tuple(i for i, letter in enumerate(labels) if letter == "-")
     watch = before.bet("coverage", Count(len(labels), open_arms), step)
     if usable:
-        own = rows[-1 - min(before.runs, len(alarm.window)) :]
-        for process, change in _changes(own, before.runs):
+        for process, change in _changes(rows, before.runs):
             watch = watch.bet(process, change, step)
         watch = replace(watch, runs=watch.runs + 1)
         for place, other in enumerate(waiting):
-            if other.runs % 2:
-                other = other.bet("pairs", pair_count(rows[-2], rows[-1]), step)
+            for process, change in _changes(rows, other.runs):
+                if process in other.awaited:
+                    other = other.bet(process, change, step)
             waiting[place] = replace(other, runs=other.runs + 1)
     watch = replace(watch, gap=max(watch.gap, gap))
     kept = int(registration.body["alarm"]["home"]["window"])
+    again = run.body["slot"] == alarm.silent
     now = Alarm(
         slot=run.body["slot"],
-        unusable=0 if usable else alarm.unusable + 1,
+        unusable=0 if usable else alarm.unusable + (not again),
         window=(*alarm.window, labels)[-kept:] if usable else alarm.window,
         live=(*waiting, watch),
         past=alarm.past,
@@ -305,8 +330,8 @@ def take(
         "blind": now.unusable >= BLIND_AFTER,
         **own_values,
         "earlier": [
-            {"series": series} | value
-            for (series, _), value in step.values.items()
+            {"series": series, "process": process} | value
+            for (series, process), value in step.values.items()
             if series != watch.series
         ],
     }
@@ -320,6 +345,7 @@ def take(
 
 def _changes(rows: Any, r: int) -> Iterator[tuple[str, Count]]:
     """Yield the counts that run r of a series makes; `rows` end with its own labels."""
+    rows = rows[-1 - min(r, len(rows) - 1) :]
     if r >= 1:
         flips = pair_count(rows[-2], rows[-1])
         yield "mixture", flips

@@ -71,17 +71,27 @@ def states(record: Record) -> str:
 
 @piece
 def claims(record: Record) -> str:
-    """Return what may be claimed of each process, beside what it says of each model now."""
+    """Return what may be claimed of each process and of the panel, beside the values now."""
     alarms, parts = _alarms(record), []
-    for name in next(iter(alarms.values()), {"processes": ()})["processes"]:
+    merged = record.reading["alarm"]["model_based"]
+    panel = {
+        "panel": record.reading["alarm"]["panel_states"] or {"now": "no model has entered"},
+        "merged": {
+            f"{name}, at this look": f"mean E = {number(one['mean'])}; closed e-BH at "
+            f"{percent(one['alpha'])} selects {', '.join(one['closed_e_bh']) or 'none'}"
+            for name, one in merged.items()
+        },
+    }
+    names = list(next(iter(alarms.values()), {"processes": {}})["processes"])
+    for name in [*names, *panel] if names else []:
         claim = record.reading["alarm"]["guarantees"][name]
         bounds = [
             f"{level} at most {percent(claim[level])}"
             for level in ("watch", "alarm")
             if claim[level] is not None
         ]
-        values = []
-        for key, alarm in alarms.items():
+        values = [html("<li><b>{}</b>: {}</li>", *item) for item in panel.get(name, {}).items()]
+        for key, alarm in alarms.items() if name in names else ():
             one = alarm["processes"][name]
             said = f"{number(one['evidence'])} (highest {number(one['highest'])}"
             if one.get("p0"):
@@ -136,12 +146,11 @@ def _lines(name: str, frame: pd.DataFrame, levels: Mapping[str, float], caption:
 def tally(record: Record) -> str:
     """Return every watch ever opened, what was to be expected of them, and what came."""
     panel, rows = record.reading["alarm"], []
-    for key, alarm in _alarms(record).items():
-        for watch in alarm["watches"]:
-            row = {"Model": f"{key} ({record.models[key]['role']})", "Series": watch["series"]}
-            row |= {"Opened": watch["opened"], "Usable runs": watch["runs"]}
-            entered = {head: watch["entered"].get(name, "") for head, name in ENTRIES.items()}
-            rows.append(row | entered | {"State": watch["state"], "End": watch["ended"] or ""})
+    for watch in panel["watches"]:
+        row = {"Model": f"{watch['model']} ({watch['role']})", "Series": watch["series"]}
+        row |= {"Opened": watch["opened"], "Usable runs": watch["runs"]}
+        entered = {head: watch["entered"].get(name, "") for head, name in ENTRIES.items()}
+        rows.append(row | entered | {"State": watch["state"], "End": watch["ended"] or ""})
     if not rows:
         return NO_CADENCE
     expected = panel["expected_false_at_most"]
@@ -151,47 +160,46 @@ def tally(record: Record) -> str:
         panel=panel,
         expected=expected,
         watches=table(pd.DataFrame(rows)),
-        mean=number(panel["model_based"]["mixture"]["mean"]),
-        selected=", ".join(panel["model_based"]["mixture"]["closed_e_bh"]) or "none",
     )
 
 
 @piece
 def aftermath(record: Record, seed: int) -> str:
     """Return for each watch that entered a state when it may have begun, and what is dice."""
-    rows = []
-    for key, alarm in _alarms(record).items():
-        home = alarm["processes"]["home"]
-        for watch in alarm["watches"]:
-            if watch["state"] not in ("watch", "alarm"):
-                continue
-            of = [row for row in alarm_rows(record, key, watch["series"]) if row["alarm"]["home"]]
-            values = [row["alarm"]["home"] for row in of]
-            p = {i: value["P"] for i, value in enumerate(values) if value["P"] is not None}
-            begun = onset(p, horizon=home["horizon"])
-            near = [i for i, score in begun.relative.items() if score >= 0.5]
-            later = max(p.keys() - {min(p)}, key=begun.relative.__getitem__, default=begun.index)
-            departed = Counter(name for value in values[begun.index :] for name in value["changed"])
-            found = dice(
-                np.array([value["D"] for value in values]),
-                threshold=home["thresholds"][f"home {watch['state']}"],
-                horizon=home["horizon"],
-                burn_in=home["burn_in"],
-                seed=seed,
-            )
-            rows.append(
-                {
-                    "Model": key,
-                    "Series": watch["series"],
-                    "State": watch["state"],
-                    "May have begun": f"run {of[begun.index]['run']}; half as likely or more: "
-                    f"{of[near[0]]['run']} to {of[near[-1]]['run']}; the best start but the "
-                    f"first, which holds half of the stake: {of[later]['run']}",
-                    "Departed since": _most(departed),
-                    "Other seeds": f"{percent(found.share)} of {found.seeds} in this state; "
-                    f"E = {number(found.evidence_at_one)} at U = 1",
-                }
-            )
+    rows, levels = [], record.reading["alarm"]["thresholds"]
+    for watch in record.reading["alarm"]["watches"]:
+        if watch["state"] not in levels:
+            continue
+        of = [
+            row
+            for row in alarm_rows(record, watch["model"], watch["series"])
+            if row["alarm"]["home"]
+        ]
+        values = [row["alarm"]["home"] for row in of]
+        p = {i: value["P"] for i, value in enumerate(values) if value["P"] is not None}
+        begun = onset(p, horizon=watch["horizon"])
+        departed = Counter(
+            name for value in values[begun.unweighted :] for name in value["changed"]
+        )
+        found = dice(
+            np.array([value["D"] for value in values]),
+            threshold=levels[watch["state"]],
+            horizon=watch["horizon"],
+            burn_in=min(p),
+            seed=seed,
+        )
+        rows.append(
+            {
+                "Model": watch["model"],
+                "Series": watch["series"],
+                "State": watch["state"],
+                "May have begun": f"run {of[begun.index]['run']} by the stakes, "
+                f"{of[begun.unweighted]['run']} if all starts had the same stake",
+                "Departed since the later": _most(departed),
+                "Other seeds": f"{percent(found.share)} of {found.seeds} in this state; "
+                f"E = {number(found.evidence_at_one)} at U = 1",
+            }
+        )
     return table(pd.DataFrame(rows), empty="No watch or alarm was entered.")
 
 
@@ -208,10 +216,11 @@ def nulls(record: Record, lifetimes: int, seed: int) -> str:
     """Return what the flips of each model's series look like, and which member of the zoo."""
     shown = []
     for key, alarm in _alarms(record).items():
-        rows = [row for row in alarm_rows(record, key, alarm["series"]) if row["compared"]]
+        rows = alarm_rows(record, key, alarm["series"])
+        rows = [row for row in rows if row["alarm"]["mixture"]]
         found = noise(
-            [row["flipped"] for row in rows],
-            [row["compared"] for row in rows],
+            [row["alarm"]["mixture"]["changed"] for row in rows],
+            [row["alarm"]["mixture"]["compared"] for row in rows],
             [date.fromisoformat(row["at"][:10]) for row in rows],
             n=record.models[key]["coverage"]["canonical_n"],
             lifetimes=lifetimes,

@@ -149,7 +149,7 @@ def evidence(record: Record) -> pd.DataFrame:
     rows = []
     for row in alarm_rows(record):
         values = [(name, row["series"], row["alarm"][name]) for name in PROCESSES]
-        values += [("pairs", value["series"], value) for value in row["alarm"]["earlier"]]
+        values += [(one["process"], one["series"], one) for one in row["alarm"]["earlier"]]
         rows += [
             (row["model"], name, row["run"], pd.Timestamp(row["at"]), value["E"], part)
             for name, part, value in values
@@ -157,9 +157,8 @@ def evidence(record: Record) -> pd.DataFrame:
         ]
     frame = pd.DataFrame(rows, columns=["model", "process", "run", "x", "y", "part"])
     entered = {
-        (key, what.partition(" ")[0], run, watch["series"]): what.partition(" ")[2]
-        for key, model in record.models.items()
-        for watch in model["alarm"]["watches"]
+        (watch["model"], what.partition(" ")[0], run, watch["series"]): what.partition(" ")[2]
+        for watch in record.reading["alarm"]["watches"]
         for what, run in watch["entered"].items()
     }
     places = zip(frame.model, frame.process, frame.run, frame.part, strict=True)

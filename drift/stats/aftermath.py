@@ -17,6 +17,7 @@ class Onset:
 
     index: int
     relative: dict[int, float]  # score of each value as a share of the highest
+    unweighted: int  # the start with the highest score if all had the same w_j
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,9 @@ def onset(p: Mapping[int, float], *, horizon: int, powers: Sequence[float] = POW
 
     Notes
     -----
-    A description, no interval: a start some values off may score almost as high.
+    A description, no interval: a start some values off may score almost as high. The first
+    start has half of all weight and often wins for that alone; `unweighted` has no such
+    preference, but no bound on E belongs to it.
     Source: Shin, Ramdas, Rinaldo (2023), as for `Conformal`.
     """
     if not p:
@@ -48,13 +51,11 @@ def onset(p: Mapping[int, float], *, horizon: int, powers: Sequence[float] = POW
     logs = [log(x) for x in list(p.values())[::-1]]
     sums = [list(accumulate(log(k) + (k - 1) * x for x in logs))[::-1] for k in powers]
     top = max(map(max, sums))
-    scores = [
-        weight(t, horizon) * total(exp(x - top) for x in at)
-        for t, at in enumerate(zip(*sums, strict=True), start=1)
-    ]
-    best = max(scores)
-    relative = {index: score / best for index, score in zip(p, scores, strict=True)}
-    return Onset(max(relative, key=relative.__getitem__), relative)
+    products = [total(exp(x - top) for x in at) for at in zip(*sums, strict=True)]
+    scores = [weight(t, horizon) * product for t, product in enumerate(products, start=1)]
+    relative = {index: score / max(scores) for index, score in zip(p, scores, strict=True)}
+    unweighted = list(p)[products.index(max(products))]
+    return Onset(max(relative, key=relative.__getitem__), relative, unweighted)
 
 
 def dice(

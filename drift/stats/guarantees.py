@@ -103,7 +103,7 @@ GUARANTEES: Final = {
             claim="A series ever reaches 20 with a chance of at most 5 %, and 100 of at most 1 %.",
             assumption="The vectors of statuses of the runs are exchangeable over time; U is "
             "uniform and independent of them.",
-            horizon=1500,
+            horizon=3000,
             not_covered=("outages of several runs", "trends"),
             source=CONFORMAL,
         ),

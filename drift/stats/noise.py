@@ -117,9 +117,12 @@ def noise(
         table.append(Weekday(day, len(here), int(np.sum(here))))
     total, place = int(flips.sum()), (statistics, tuple(table))
     nearest: tuple[tuple[str, float], ...] = ()
+    most = len(BIT)
     need = f"{LEAST_TRANSITIONS} transitions and {LEAST_FLIPS} flips are needed"
     reason = f"{need}, got {len(flips)} and {total}"
-    if len(flips) >= LEAST_TRANSITIONS and total >= LEAST_FLIPS:
+    if n > most:
+        reason = f"the zoo has at most {most} arms, got {n}"
+    elif len(flips) >= LEAST_TRANSITIONS and total >= LEAST_FLIPS:
         nearest = _nearest(values, transitions=len(flips), n=n, lifetimes=lifetimes, seed=seed)
         reason = "no member of the zoo has the same statistics"
     if not nearest:

@@ -370,6 +370,22 @@ def drop_baseline(bodies: list[dict[str, Any]]) -> None:
     del bodies[4]
 
 
+def late_baseline(bodies: list[dict[str, Any]]) -> None:
+    bodies.append(bodies.pop(4))
+
+
+def wrong_size(bodies: list[dict[str, Any]]) -> None:
+    bodies[0]["panel"]["size"] = 1
+
+
+def wrong_models(bodies: list[dict[str, Any]]) -> None:
+    bodies[0]["panel"]["models"] = ["steady", "third"]
+
+
+def wrong_seed(bodies: list[dict[str, Any]]) -> None:
+    bodies[0]["alarm"]["seed"] = bodies[0]["alarm"]["seed"].upper()
+
+
 def repeat_baseline(bodies: list[dict[str, Any]]) -> None:
     bodies.append(dict(bodies[4]))
 
@@ -400,6 +416,7 @@ def no_judge(bodies: list[dict[str, Any]]) -> None:
         other_number,
         other_baseline,
         drop_baseline,
+        late_baseline,
         repeat_baseline,
         outside,
         malformed,
@@ -411,6 +428,17 @@ def test_a_chain_resealed_around_a_false_statement_does_not_hold(
 ) -> None:
     reseal(copy, change)
     assert check(copy).problems
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [(wrong_size, "panel.size"), (wrong_models, "panel.models"), (wrong_seed, "alarm.seed")],
+)
+def test_a_registration_that_contradicts_itself_is_named(
+    copy: Path, change: Callable[[list[dict[str, Any]]], None], word: str
+) -> None:
+    reseal(copy, change)
+    assert any(word in problem.detail for problem in check(copy).problems)
 
 
 def test_an_answer_to_another_question_is_named(copy: Path) -> None:

@@ -312,3 +312,56 @@ def test_a_provider_filter_rings_the_coverage_watch_and_not_the_alarm() -> None:
     entered = history.alarm()["entered"]
     assert "coverage alarm" in entered and "home watch" not in entered
     assert history.alarm()["state"] == "quiet" and history.alarm()["blind"]
+
+
+def test_a_waiting_watch_goes_on_betting_to_the_threshold_of_the_panel() -> None:
+    history, rng = History(registration(("m", "other", "third"))), np.random.default_rng(1)
+    share = 0.01
+    for _ in range(140):
+        share = 0.4 if history.number >= 60 else share
+        history.run(m=noisy(rng, share), other=QUIET, third=QUIET)
+        first = history.alarm()["watches"][0]
+        if "panel alarm" in first["entered"]:
+            break
+    assert first["entered"]["home alarm"] < first["entered"]["panel alarm"]
+    assert first["highest"]["home"] >= 300
+    assert history.states["m"].number == 2, "the fresh baseline opened meanwhile"
+    assert history.panel()["panel_states"] == {"m 1": "panel alarm"}
+
+
+def test_a_model_that_nothing_is_heard_of_is_blind_and_its_gap_grows() -> None:
+    history = History()
+    for _ in range(60):
+        history.run(m=QUIET)
+    for slot in (61, 61, 62, 63, 64):
+        assert not history.alarm()["blind"]
+        history.run(slot=slot, m="-" * N)
+    assert history.alarm()["blind"]
+    state = history.states["m"]
+    assert model_alarm(state, 64)["gap"] == 4
+    history.run(m=QUIET)
+    assert not history.alarm()["blind"] and history.alarm()["gap"] == 4
+
+
+def test_other_parameters_of_the_alarm_end_the_series() -> None:
+    history = History()
+    history.run(m=QUIET)
+    history.registered.body["alarm"]["home"]["window"] = 20
+    done = history.run(m=QUIET)["m"]
+    assert "alarm's parameters" in str(done.state.reason)
+    assert history.rows()[-1]["r"] == 0
+
+
+def test_a_companion_and_a_notice_have_one_level() -> None:
+    history = rung()
+    names = {
+        name
+        for watch in history.alarm()["watches"]
+        for name in (*watch["entered"], *watch["highest"])
+    }
+    assert "pairs" in names and not {"pairs watch", "burst watch"} & names
+    thresholds = {
+        name: process["thresholds"] for name, process in history.alarm()["processes"].items()
+    }
+    assert thresholds["burst"] == {"burst alarm": 100.0}
+    assert thresholds["pairs"] == {"pairs alarm": 100.0}

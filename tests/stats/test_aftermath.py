@@ -90,3 +90,10 @@ def test_evidence_at_one_is_the_least_that_any_seed_gives(values, seed):
     least = dice(D, threshold=20, seed=0, seed_count=3, burn_in=5).evidence_at_one
     for E in conformal(np.tile(D, (3, 1)), horizon=1500, seed=seed, burn_in=5):
         assert least <= E[-1] * (1 + 1e-12)
+
+
+def test_without_stakes_an_early_change_is_not_drawn_to_the_first_start():
+    quiet, changed = [0.5] * 3, [0.002] * 12
+    found = onset(dict(enumerate(quiet + changed)), horizon=1500)
+    assert (found.index, found.unweighted) == (0, 3)
+    assert found.relative[0] == 1

@@ -21,7 +21,7 @@ def test_bounds_are_those_of_their_thresholds():
         "mixture": ("model-based", 0.075, 0.035, None),
         "restart": ("model-based", 0.075, 0.035, 1500),
         "burst": ("none", None, None, 1500),
-        "coverage": ("theorem", 1 / 20, 1 / 100, 1500),
+        "coverage": ("theorem", 1 / 20, 1 / 100, 3000),
         "panel": ("verified by simulation", 1 / 20, 1 / 100, 1500),
         "merged": ("model-based", None, None, None),
         "look": ("none", None, None, None),
