@@ -23,6 +23,7 @@ from drift import __version__
 from drift.bank import SCOPES, load_bank
 from drift.config import Panel, load_panel, load_toml, project_root
 from drift.errors import ConfigurationError, DriftError, PartialError
+from drift.lab import record_runs
 from drift.probing.cost import estimate
 from drift.probing.weights import fetch_weights
 from drift.records.alarm import model_alarm
@@ -44,8 +45,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+lab_app = typer.Typer(help="The laboratory record.", no_args_is_help=True)
 bank_app = typer.Typer(help="The probe bank.", no_args_is_help=True)
 weights_app = typer.Typer(help="Weights of the embedded models.", no_args_is_help=True)
+app.add_typer(lab_app, name="lab")
 app.add_typer(bank_app, name="bank")
 app.add_typer(weights_app, name="weights")
 
@@ -401,6 +404,26 @@ def compare(
 
 
 _LOOK = "newly refused: {newly_refused}; newly answered: {newly_answered}; mid-p {midp}. {sentence}"
+
+
+@lab_app.command("record")
+def lab_record(
+    plan: Annotated[Path, typer.Option(help="The plan whose hash the panel file declares.")],
+    panel: PanelOption = "lab",
+    data: DataOption = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Stop at so many runs; by default at the plan's end.")
+    ] = None,
+) -> None:
+    """Make the runs of a laboratory record, one after the other; go on where it stopped.
+
+    Between them the server of a model changes as the plan says; what is sent never does.
+    """
+    record = _record(panel, data)
+    with record.opened():
+        outcome = record_runs(record, plan, runs=runs, say=warn)
+    _say_outcome(outcome)
+    raise typer.Exit(outcome.exit_code)
 
 
 @bank_app.command("check")

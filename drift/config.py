@@ -191,6 +191,9 @@ class Panel(Strict):
     daily_budget_usd: Decimal | None = Field(default=None, ge=0)
     time_budget_s: int = Field(default=3600, ge=1, description="longest duration of one run")
     truth_sha256: str | None = Field(default=None, description="of a phantom's truth file")
+    laboratory: bool | None = Field(default=None, description="each run is a slot of its own")
+    plan_sha256: str | None = Field(default=None, description="of a laboratory's hidden plan")
+    analysis: str | None = Field(default=None, description="how the record is to be read")
     models: tuple[ModelSpec, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -199,6 +202,8 @@ class Panel(Strict):
         if twice := sorted(key for key, n in written.items() if n > 1):
             raise ValueError(f"model key used twice: {', '.join(twice)}")
         kinds = {model.kind for model in self.models}
+        if self.laboratory and self.cadence_hours:
+            raise ValueError("a laboratory's slots are its runs: leave cadence_hours out")
         if self.phantom and (kinds != {"phantom"} or not self.cadence_hours):
             raise ValueError(
                 "a phantom's time is virtual: it needs cadence_hours, and no other kind"

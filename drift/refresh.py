@@ -350,7 +350,7 @@ class Record:
         for path in self.store.open_runs():
             current = OpenRun.read(path)
             started = parse_timestamp(current.header["started_at"])
-            if self._window(started) >= self._window(self.clock()):
+            if self.panel.laboratory or self._window(started) >= self._window(self.clock()):
                 return current
             self._seal(current, registration)
             derive(self.store, self.ledger, clock=self.clock)
@@ -397,11 +397,12 @@ class Record:
             )
         number = last["number"] + 1 if last else 1
         scope = self._scope(now, number)
+        slot = self._window(now) if self.panel.cadence_hours else None
         header = {
             "run": run,
             "number": number,
             "scope": scope,
-            "slot": self._window(now) if self.panel.cadence_hours else None,
+            "slot": number if self.panel.laboratory else slot,
             "started_at": timestamp(now),
             "registration": registration.hash,
             "models": [model.key for model in chosen],

@@ -87,7 +87,6 @@ def panel_alarm(
     K counts every watch ever opened, of models that have left the panel too. Its expected
     false states are at most what the bounds allow if no model ever changed.
     """
-    cadence = registration.body["panel"]["cadence_hours"]
     watches = [
         {"model": model} | item
         for model, state in sorted(series.items())
@@ -101,8 +100,8 @@ def panel_alarm(
     spec = registration.body["alarm"]
     size = max(epoch.size, 1)
     return {
-        "state": "watching" if cadence else NO_CADENCE,
-        "cadence_hours": cadence,
+        "state": NO_CADENCE if registration.cadence == "none" else "watching",
+        "cadence": registration.cadence,
         "epoch": epoch.number,
         "size": epoch.size,
         "thresholds": {level: float(spec[level]) for level in LEVELS},

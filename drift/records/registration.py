@@ -44,14 +44,21 @@ class Registration:
         """Hash of all arms with their prompts."""
         return str(self.body["corpus"]["registry"]["all"])
 
+    @property
+    def cadence(self) -> str:
+        """The hours of a slot, ``laboratory`` where each run is one, or ``none``."""
+        panel = self.body["panel"]
+        if panel.get("laboratory"):
+            return "laboratory"
+        return "none" if panel["cadence_hours"] is None else str(panel["cadence_hours"])
+
     def identity(self, model: str) -> dict[str, str]:
         """Return what must stay the same in a series of `model`, each a hash or a figure."""
-        hours = self.body["panel"]["cadence_hours"]
         return {
             "instrument": self.body["instruments"][model]["sha256"],
             "bank": self.body["corpus"]["registry"]["canonical"],
             "fingerprint": self.body["judge"]["fingerprint"],
-            "cadence": "none" if hours is None else str(hours),
+            "cadence": self.cadence,
             "alarm": sha256_hex(canonical_json({**self.body["alarm"], "seed": ""})),
         }
 

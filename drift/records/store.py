@@ -51,6 +51,7 @@ class Store:
         self.findings = folder / "findings.jsonl"
         self.series = folder / "series.json"
         self.truth = folder / "truth.json"
+        self.plan = folder / "plan.toml"
 
     def holds_anything(self) -> bool:
         """Tell whether the folder holds any part of a record."""

@@ -232,7 +232,9 @@ def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
     for line in lines:
         if line.kind == "registration":
             known.add(corpus_copy(store, line.body["corpus"]))
-            known |= {store.truth} if line.body["panel"].get("truth_sha256") else set()
+            panel = line.body["panel"]
+            known |= {store.truth} if panel.get("truth_sha256") else set()
+            known |= {store.plan} if panel.get("plan_sha256") else set()
         elif line.kind == "run":
             known |= {store.transcript(line.body["run"]), store.reading(line.body["run"])}
         elif line.kind == "labels":

@@ -216,13 +216,14 @@ def _wrong_in_run(body: dict[str, Any], registration: Registration, number: int)
     corpus, hours = registration.body["corpus"], registration.body["panel"]["cadence_hours"]
     asked = registration.canonical if body["scope"] == "canonical" else corpus["prompts"].keys()
     started = parse_timestamp(body["started_at"])
+    slot = int(started.timestamp()) // (3600 * hours) if hours else None
     expected = {
         "run": run_id(started),
         "number": number,
         "registration": registration.hash,
         "corpus": {name: corpus[name] for name in ("name", "version", "sha256")},
         "keys": sorted(asked),
-        "slot": int(started.timestamp()) // (3600 * hours) if hours else None,
+        "slot": number if registration.cadence == "laboratory" else slot,
     }
     yield from (name for name, value in expected.items() if body[name] != value)
     if parse_timestamp(body["finished_at"]) < started:
@@ -255,9 +256,17 @@ def check_registrations(
     elif kept != last.hash:
         how = "edited" if raw else "deleted"
         found.add("registration", "registration.json", how, f"is not line {last.seq} of the chain")
-    truth = last.body["panel"].get("truth_sha256")
-    if truth and (not store.truth.exists() or sha256_hex(store.truth.read_bytes()) != truth):
-        found.add("registration", "truth.json", "edited", "is not the truth that was registered")
+    panel = last.body["panel"]
+    for name, path in (("truth_sha256", store.truth), ("plan_sha256", store.plan)):
+        if (declared := panel.get(name)) is None:
+            continue
+        if not path.exists():
+            if path == store.plan:
+                found.notes.append("plan.toml is declared, and not opened yet")
+            else:
+                found.add("registration", path.name, "deleted", "was registered")
+        elif sha256_hex(path.read_bytes()) != declared:
+            found.add("registration", path.name, "edited", "is not the file that was registered")
     asked = {}
     for line in registrations:
         corpus = line.body["corpus"]

@@ -15,7 +15,7 @@ from drift.probing.cost import estimate
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("name", ["embedded", "frontier", "local.example", "phantom"])
+@pytest.mark.parametrize("name", ["embedded", "frontier", "lab", "local.example", "phantom"])
 def test_a_shipped_panel_is_valid(name: str) -> None:
     panel = load_panel(name, root=ROOT)
     assert panel.models
