@@ -364,6 +364,7 @@ def _status(record: Record) -> dict[str, Any]:
                 "usd_a_year": None if year is None else f"{year:.2f}",
             }
         )
+    yearly = [Decimal(str(row["usd_a_year"])) for row in models if row["usd_a_year"]]
     last = (line.body["run"] for line in record.ledger.backwards() if line.kind == "run")
     return {
         "panel": panel.name,
@@ -372,7 +373,7 @@ def _status(record: Record) -> dict[str, Any]:
         "last_run": next(last, None),
         "open_run": next((path.stem for path in store.open_runs()), None),
         "requests_a_day": sum(row["requests_a_day"] or 0 for row in models) or None,
-        "usd_a_year": str(sum(Decimal(row["usd_a_year"] or 0) for row in models)) if runs else None,
+        "usd_a_year": str(sum(yearly)) if yearly else None,
         "models": models,
     }
 

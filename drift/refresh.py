@@ -300,6 +300,9 @@ class Record:
             self._seal(current, registration)
             outcome.sealed = True
             self._report_missing(current, outcome)
+            if again := self._in_slot_before(current):
+                note = "the slot was used already: this run is stored and shown, never bet on"
+                outcome.notes.append(f"{', '.join(again)}: {note}")
             outcome.notes += [
                 f"{found['model']}: {found['detail']} (series {found['series']})"
                 for found in derive(self.store, self.ledger, clock=self.clock)
@@ -327,6 +330,16 @@ class Record:
                 progress("runs", self.runs, runs)
         self.notes.append(f"the record holds {self.runs} runs")
         return total
+
+    def _in_slot_before(self, current: OpenRun) -> list[str]:
+        """Return the models of a run that an earlier one asked in the same slot."""
+        slot, asked = current.header["slot"], set[str]()
+        for run in self._runs_since("") if slot is not None else ():
+            if run["run"] != current.run:
+                if run["slot"] != slot:
+                    break
+                asked |= {model for model, part in run["models"].items() if part["counts"]}
+        return sorted(asked & {*current.header["models"]})
 
     def _registered(self, say: Callable[[str], None]) -> Registration:
         """Return the registration in force, which the configuration must meet; make the first."""

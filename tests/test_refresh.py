@@ -238,6 +238,21 @@ def test_nothing_is_begun_when_no_model_can_be_asked(project: Path, clock: Ticki
     assert not Store(project / "data" / "test").holds_anything()
 
 
+def test_a_second_run_in_a_slot_says_that_nothing_is_bet_on_it(
+    project: Path, clock: Ticking
+) -> None:
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url, head="cadence_hours = 6")
+        first = run(project, clock, models=["subject"])
+        clock.advance(hours=1)
+        second = run(project, clock)
+        clock.advance(hours=6)
+        third = run(project, clock)
+    said = [[note for note in made.notes if "never bet on" in note] for made in (first, third)]
+    assert said == [[], []]
+    assert any(note.startswith("subject: the slot was used already") for note in second.notes)
+
+
 def test_models_narrow_a_run_and_an_unknown_one_is_named(project: Path, clock: Ticking) -> None:
     with Loopback(refusing(lambda request: False)) as server:
         write_panel(project, server.base_url)

@@ -30,7 +30,12 @@ LONG_GAP = 8
 #: Families named after a state; findings and churn.jsonl hold them all.
 MOST = 8
 #: What the tally shows of the states a watch entered.
-ENTRIES = {"Watch": "home watch", "Alarm": "home alarm", "Confirmed by pairs": "pairs alarm"}
+ENTRIES = {
+    "Watch": "home watch",
+    "Alarm": "home alarm",
+    "Confirmed by pairs": "pairs alarm",
+    "Coverage alarm": "coverage alarm",
+}
 #: Runs in the table behind a figure; churn.jsonl holds them all.
 LAST = 40
 
@@ -93,7 +98,8 @@ def claims(record: Record) -> str:
         values = [html("<li><b>{}</b>: {}</li>", *item) for item in panel.get(name, {}).items()]
         for key, alarm in alarms.items() if name in names else ():
             one = alarm["processes"][name]
-            said = f"{number(one['evidence'])} (highest {number(one['highest'])}"
+            highest = "no value yet" if one["highest"] is None else number(one["highest"])
+            said = f"{number(one['evidence'])} (highest in series {alarm['series']}: {highest}"
             if one.get("p0"):
                 said += f", p0 {percent(one['p0'])}, no growth at or below "
                 said += f"{percent(one['no_growth_at_or_below'])} churn"

@@ -21,6 +21,16 @@ from drift.report.tables import EXCLUDED, VARIANTS, Record, each, rates, respons
 #: Characters of a response shown on the page; the record holds the whole text.
 SHOWN = 20_000
 NO_FULL = Markup("no full run in this series yet")
+#: Findings listed on the page, newest first; findings.jsonl holds them all.
+LISTED = 100
+SCRIPTED = (
+    "Scripted models in virtual time: every answer was written beforehand, by the truth that the "
+    "registration declares (truth.json). No real model said any of this."
+)
+LABORATORY = (
+    "Laboratory cadence: real models on one machine, runs one after the other, and changes that "
+    "the recorder made on the servers by a plan whose hash was registered before the first run."
+)
 NO_RUN = Markup("<p>This record holds no run yet; <code>drift refresh</code> makes one.</p>")
 
 
@@ -80,14 +90,18 @@ def _card(record: Record, key: str) -> Markup:
 
 
 def _with_banner(record: Record, template: str, **values: object) -> Markup:
-    """Fill a template with the reading, below a notice where later runs are left out."""
-    banner = html(
-        '<p class="drift-banner">The record as of run {}; later runs are left out.</p>\n',
-        record.as_of,
-    )
+    """Fill a template with the reading, below what must be known before it is read."""
+    notices = []
+    if record.panel.get("truth_sha256"):
+        notices.append(SCRIPTED)
+    if record.panel.get("laboratory"):
+        notices.append(LABORATORY)
+    if record.as_of:
+        notices.append(f"The record as of run {record.as_of}; later runs are left out.")
     reading = record.reading
     values |= {"record": record, "reading": reading, "when": when(reading["started_at"])}
-    return joined([banner if record.as_of else "", fill(record.root, template, **values)])
+    banners = [html('<p class="drift-banner">{}</p>\n', notice) for notice in notices]
+    return joined([*banners, fill(record.root, template, **values)])
 
 
 @piece
@@ -140,6 +154,9 @@ def alarm_text(alarm: Mapping[str, Any]) -> Markup:
             pairs = ", confirmed by pairs" if {"home alarm", "pairs alarm"} <= set(entered) else ""
             level = highest[0].removeprefix("home ")
             parts.append(html(said, watch["series"], level, entered[highest[0]], pairs))
+        if covered := [name for name in ("coverage alarm", "coverage watch") if name in entered]:
+            said = '<span class="drift-warning">{}</span> entered in run {}'
+            parts.append(html(said, covered[0], entered[covered[0]]))
     if alarm["blind"]:
         parts.append(html('<span class="drift-warning">blind</span>'))
     return joined(parts, ", ")
@@ -220,7 +237,11 @@ def _line(model: Mapping[str, Any], place: str) -> Markup:
 
 @piece
 def findings(record: Record) -> str:
-    """Every dated finding up to this run, newest first."""
+    """The newest dated findings up to this run, and every entry of a state."""
+    items = record.findings
+    kept = [item for i, item in enumerate(items) if i < LISTED or item["kind"] == "alarm_state"]
+    rest = "{} older findings are left out here; findings.jsonl holds all {}."
+    more = html(f"<p>{rest}</p>", len(items) - len(kept), len(items)) if items[len(kept) :] else ""
     found = [
         {
             "When": html('<span id="finding-{}">{}</span>', item["id"], when(item["at"])),
@@ -229,9 +250,9 @@ def findings(record: Record) -> str:
             "What": item["detail"],
             "Family": family_links([item["family"]]) if item.get("family") else "",
         }
-        for item in record.findings
+        for item in kept
     ]
-    return table(pd.DataFrame(found), empty="No finding so far.")
+    return joined([more, table(pd.DataFrame(found), empty="No finding so far.")])
 
 
 def figure(

@@ -54,6 +54,13 @@ class Record:
         return found
 
     @cached_property
+    def panel(self) -> dict[str, Any]:
+        """The panel as it was registered; empty in a record without a registration."""
+        path = self.store.registration
+        found: dict[str, Any] = orjson.loads(path.read_bytes())["panel"] if path.exists() else {}
+        return found
+
+    @cached_property
     def bank(self) -> Bank | None:
         """The record's own copy of the bank that was asked; no other is shown in its place."""
         path = corpus_copy(self.store, self.reading["corpus"]) if self.reading else None

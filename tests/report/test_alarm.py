@@ -154,3 +154,30 @@ def test_a_blind_alarm_says_so_on_the_front_page(record: Record) -> None:
     found: dict[str, Any] = json.loads(json.dumps(record.models["smollm2-135m"]["alarm"]))
     assert "blind" not in pages.alarm_text(found)
     assert "blind" in pages.alarm_text(found | {"blind": True})
+
+
+@pytest.mark.parametrize(
+    ("panel", "words"),
+    [
+        ({"truth_sha256": "0" * 64}, "Scripted models in virtual time"),
+        ({"laboratory": True}, "Laboratory cadence"),
+    ],
+)
+def test_a_record_that_was_made_to_measure_says_so_on_every_page(
+    fresh_project: Path, synthetic: ModuleType, panel: dict[str, Any], words: str
+) -> None:
+    folder = fresh_project / "data" / "embedded"
+    synthetic.write_record(folder, fresh_project / "config" / "probe_bank.json", hostile=False)
+    plain = load_record("embedded", root=fresh_project)
+    assert words not in pages.masthead(plain).data + pages.front_page([plain], None)
+    (folder / "registration.json").write_text(json.dumps({"panel": panel}))
+    made = load_record("embedded", root=fresh_project)
+    assert words in pages.masthead(made).data and words in pages.front_page([made], None)
+
+
+def test_an_alarm_of_coverage_stands_beside_the_state(record: Record) -> None:
+    (key, *_) = record.models
+    model = json.loads(json.dumps(record.models[key]["alarm"], default=str))
+    model["watches"][0]["entered"]["coverage alarm"] = "20260122T060000Z"
+    shown = visible(pages.alarm_text(model))
+    assert "coverage alarm entered in run 20260122T060000Z" in shown
