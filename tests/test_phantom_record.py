@@ -318,7 +318,7 @@ def entered(model: str) -> dict[str, int]:
     """The number of the run in which each state of a model's first series was entered."""
     numbers = {line["run"]: line["number"] for line in run_lines(SHIPPED)}
     return {
-        row["arm"]: numbers[row["run"]]
+        row["arm"].removesuffix(" 1"): numbers[row["run"]]
         for row in read_rows(SHIPPED.findings)
         if row["kind"] == "alarm_state" and row["model"] == model and row["series"] == 1
     }

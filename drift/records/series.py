@@ -7,6 +7,7 @@ from the sealed ones, and adding a run costs the same however long the record is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -139,7 +140,7 @@ def step(
         whole = {arm: outcomes.get(arm, "missing") for arm in canonical}
         taken = take(state.alarm, run, model, whole, usable=usable, registration=registration)
         for series, name, evidence in taken.entries:
-            more = {"arm": name, "E": f"{evidence:.6g}"}
+            more = {"arm": f"{name} {series}", "E": f"{evidence:.6g}"}
             detail = f"{name} entered: E = {evidence:.4g}"
             findings.append(_finding(run, model, series, "alarm_state", detail, **more))
         baselines += [
@@ -264,7 +265,7 @@ def _finding(
 ) -> dict[str, Any]:
     name = ".".join(filter(None, (run.id, model, kind, more.get("arm"))))
     return {
-        "id": name.replace("/", "-").replace("#", "-"),
+        "id": re.sub("[/# ]", "-", name),
         "run": run.id,
         "at": run.body["started_at"],
         "model": model,

@@ -203,7 +203,8 @@ def test_an_alarm_is_dated_and_a_fresh_baseline_opens_beside_it_from_the_next_us
     entered = history.alarm()["entered"]
     assert entered["home watch"] <= entered["home alarm"] == f"r{history.number:05}"
     found = [f for f in history.steps[-1]["m"].findings if f["kind"] == "alarm_state"]
-    assert "home alarm" in [f["arm"] for f in found]
+    assert "home alarm 1" in [f["arm"] for f in found]
+    assert not any(" " in f["id"] for f in found)
     history.run(m="f" * N)
     assert history.states["m"].number == 1
     after = history.run(m=QUIET)["m"]
