@@ -20,7 +20,7 @@ from drift.bank import load_bank
 from drift.config import project_root
 from drift.report.curves import lines_picture
 from drift.report.markup import html, joined, percent, table
-from drift.report.method import listed
+from drift.report.method import checked, unfit
 from drift.report.pages import figure, shown
 from drift.report.tables import each
 from drift.stats.counts import Count
@@ -37,19 +37,25 @@ from drift.stats.paired import midp_mcnemar, minimum_detectable_flips
 from drift.stats.power import delay, first_passage, point_null_passage
 from drift.stats.simulation import crossings, evidence, load_process
 
-VERDICTS = ("holds", "holds under an assumption", "does not hold")
+#: How each verdict is shown.
+VERDICTS = {
+    "holds": "✓ {}{}",
+    "holds under an assumption": "✓ {}{}",
+    "does not hold": '<span class="drift-warning">✗ {}{}</span>',
+    "not stated: our extension": "{}{}",
+    "not checkable here": "{}{}",
+}
 CLAIM = '{}<br><span class="drift-small">{} {}</span>'
-FALSE = '<span class="drift-warning">✗ {}</span>'
 #: Canonical arms behind the published counts.
 ARMS = 41
 
 
-def clopper_pearson_excess(successes: int, trials: int) -> float:
-    """Return by what share the exact interval is wider than Wilson's, both at 95 %."""
-    above = clopper_pearson_upper(successes, trials).high or 0.0
-    below = 1 - (clopper_pearson_upper(trials - successes, trials).high or 0.0)
-    wilson = wilson_interval(successes, trials)
-    return (above - below) / ((wilson.high or 0.0) - (wilson.low or 0.0)) - 1
+def clopper_pearson_excess(trials: int, quantile: float) -> float:
+    """Return how much wider the exact interval is than Wilson's: a quantile over counts."""
+    highs = np.array([clopper_pearson_upper(x, trials).high for x in range(trials + 1)])
+    wilson = np.array([wilson_interval(x, trials).high for x in range(trials + 1)])
+    excess = (highs + highs[::-1] - 1) / (wilson + wilson[::-1] - 1) - 1
+    return float(np.quantile(excess, quantile))
 
 
 def midp_size(most: int, level: float = 0.05) -> float:
@@ -69,15 +75,12 @@ def wilson_miss(compared: int, most: float = 0.05) -> float:
     return float(binom.cdf(np.arange(len(highs)), compared, highs).max())
 
 
-def bound_at(pairs: int, n: int, churn: float) -> float:
-    """Return p0 of a burn-in with as many flips as expected."""
-    return churn_bound(round(churn * n * pairs), n * pairs) or 1.0
-
-
 def flattening(n: int, churn: float) -> float:
-    """Return what 40 to 80 pairs take off p0, as a share of what 20 to 40 do."""
-    at = [bound_at(pairs, n, churn) for pairs in (20, 40, 80)]
-    return (at[1] - at[2]) / (at[0] - at[1])
+    """Return what a pair takes off the mean p0 at 40 to 80 pairs, as a share of 20 to 40."""
+    bound = np.vectorize(lambda x, compared: churn_bound(int(x), compared) or 1.0)
+    sizes = [pairs * n for pairs in (20, 40, 80)]
+    at = [binom(m, churn).expect(partial(bound, compared=m)) for m in sizes]
+    return float((at[1] - at[2]) / (at[0] - at[1]) / 2)
 
 
 def silent_share(refreshes: int) -> float:
@@ -105,7 +108,7 @@ def mixture_after(flips: int, compared: int, p0: float) -> float:
 def burst_after_quiet(n: int, changed: int, quiet: int, churn: float) -> float:
     """Return E of the mixture after `changed` arms flip at once, flips before it as expected."""
     flips = round(churn * n * quiet) + changed
-    return mixture_after(flips, n * (quiet + 1), bound_at(20, n, churn))
+    return mixture_after(flips, n * (quiet + 1), churn_bound(round(20 * n * churn), 20 * n) or 1.0)
 
 
 def arms(scope: str) -> int:
@@ -118,15 +121,21 @@ def requests(models: int, cadence_hours: int) -> int:
     return models * ((24 // cadence_hours - 1) * arms("canonical") + arms("full"))
 
 
-def false_alarms(threshold: float, **given: Any) -> float:
+def false_alarms(threshold: float, **given: Any) -> tuple[float, int]:
     """Return the share of simulated lifetimes in which the mixture ever reached a threshold."""
-    return crossings("mixture", thresholds=[threshold], **given)[0].share
+    found = crossings("mixture", thresholds=[threshold], **given)[0]
+    return found.share, found.lifetimes
 
 
-#: Both are of the mixture, from 1.5 % to 10 % churn; they and `false_alarms` are simulated.
-shifted = partial(delay, "mixture", after=0.1)
+def shifted(what: str, **given: Any) -> tuple[float | None, int]:
+    """Return a figure of the mixture's delay from 1.5 % to 10 % churn, and its lifetimes."""
+    found = delay("mixture", after=0.1, **given)
+    return getattr(found, what), found.lifetimes - found.early
+
+
+#: Simulated: each gives its value and the lifetimes behind it.
 SIMULATED = ("false_alarms", "caught", "delay")
-COMPUTE: dict[str, Callable[..., float | None]] = {
+COMPUTE: dict[str, Callable[..., Any]] = {
     "clopper_pearson_excess": clopper_pearson_excess,
     "detectable": lambda **given: minimum_detectable_flips(**given).flips,
     "false_alarms": false_alarms,
@@ -145,8 +154,8 @@ COMPUTE: dict[str, Callable[..., float | None]] = {
     "churn_bound": churn_bound,
     "flattening": flattening,
     "none_in": none_in,
-    "caught": lambda **given: shifted(**given).share,
-    "delay": lambda **given: shifted(**given).median,
+    "caught": partial(shifted, "share"),
+    "delay": partial(shifted, "median"),
     "burst_after_quiet": burst_after_quiet,
     "arms": arms,
     "requests": requests,
@@ -158,21 +167,32 @@ COMPUTE: dict[str, Callable[..., float | None]] = {
 def claims(*, lifetimes: int, seed: int) -> pd.DataFrame:
     """Return every claim of ``config/claims.toml`` with our value and the verdict.
 
-    Columns: where, says, claimed, ours, verdict, assumption, note. A simulated value is that
-    of so many lifetimes under `seed`.
+    Columns: where, says, claimed, ours, detail, verdict, arithmetic, assumption, note. A
+    simulated value is that of so many lifetimes under `seed`, as the detail says.
     """
+    checked(lifetimes=lifetimes, seed=seed)
     path = project_root() / "config" / "claims.toml"
     rows = []
     for claim in tomllib.loads(path.read_text(encoding="utf-8"))["claim"]:
         dice = {"lifetimes": lifetimes, "seed": seed} if claim["compute"] in SIMULATED else {}
         value = COMPUTE[claim["compute"]](**claim["arguments"], **dice)
-        least, most = claim["holds"]
+        detail = ""
+        if dice:
+            value, count = value
+            detail = f"{count:,} lifetimes"
+            if value is not None and "%" in claim["format"]:
+                limits = wilson_interval(round(value * count), count)
+                detail = f"{percent(limits.low or 0)} to {percent(limits.high or 0)}; {detail}"
+        least, most = claim.get("holds", (0, 0))
         holds = value is not None and least - 1e-12 <= value <= most + 1e-12
+        place = int("assumption" in claim) if holds else 2
+        place = place if "holds" in claim else 4 if "claimed" in claim else 3
         ours = "not reached" if value is None else claim["format"].format(value)
-        place = 2 if not holds else 1 if "assumption" in claim else 0
-        found = {"ours": ours.replace("%", "\N{NO-BREAK SPACE}%"), "verdict": VERDICTS[place]}
-        rows.append({"assumption": "", "note": ""} | claim | found)
-    return pd.DataFrame(rows)
+        claim |= {"ours": ours.replace("%", "\N{NO-BREAK SPACE}%"), "detail": detail}
+        rows.append(claim | {"verdict": list(VERDICTS)[place]})
+    return pd.DataFrame(rows).fillna(
+        {"claimed": "", "assumption": "", "note": "", "arithmetic": ""}
+    )
 
 
 @shown
@@ -186,8 +206,8 @@ def claims_table(found: pd.DataFrame) -> str:
                     CLAIM, row.says, row.assumption and f"If {row.assumption}.", row.note
                 ),
                 "Claimed": row.claimed,
-                "Ours": html("<b>{}</b>", row.ours),
-                "Verdict": html(FALSE if row.verdict == VERDICTS[2] else "✓ {}", row.verdict),
+                "Ours": html("<b>{}</b>{}", row.ours, row.detail and f" ({row.detail})"),
+                "Verdict": html(VERDICTS[row.verdict], row.verdict, row.arithmetic),
             }
             for row in each(rows)
         ]
@@ -204,12 +224,16 @@ def published(process: str, *, method_version: int, burn_in: int, seed: int) -> 
     only flips were published. A burn-in of 0 is its own.
     """
     frame = pd.read_csv(project_root() / "data" / "published" / "refusal_drift_churn.csv")
+    names = checked(process=process, burn_in=burn_in, seed=seed)["process"]
+    if method_version not in set(frame.method_version):
+        known = ", ".join(map(str, frame.method_version.unique()))
+        raise unfit("method_version", method_version, f"one of {known}")
     frame = frame[frame.method_version == method_version]
     parts = []
     for _, rows in frame.groupby("model", sort=False):
         counts = list(zip(rows.flips.tolist(), rows.compared.tolist(), strict=True))
         D = np.array([Count(m, tuple(range(x))).value(ARMS) for x, m in counts])
-        for name in listed(process):
+        for name in names:
             p0 = None
             if name in ("mixture", "restart"):
                 start: Any = Mixture() if name == "mixture" else Restart()

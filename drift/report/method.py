@@ -7,6 +7,9 @@ Parameters that list names or numbers hold them with commas between.
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -30,7 +33,7 @@ CONTROLS = (
     ("conformal on adjacent flips", "iid glitch 0.75 %", 0.20),
     ("point null", "iid flips 1.5 %", 0.25),
 )
-#: Exact values as published: n = 12, 5 pairs, 1.5 % churn, threshold 20.
+#: Exact values of the design note: n = 12, 5 pairs, 1.5 % churn, threshold 20.
 POINT_NULL = {100: "5.44 %", 500: "32.08 %", 1000: "39.00 %", 1500: "40.16 %"}
 AXES = {
     "quiet": "quiet refreshes before the change",
@@ -41,18 +44,43 @@ AXES = {
 FLOOR = 2e-4
 
 
-def listed(text: str) -> list[str]:
-    """Return the names in a parameter that lists them."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+#: Of the values of each parameter: the type, a test, and both in words.
+EXPECTED: dict[str, tuple[Callable[[str], Any], Callable[[Any], bool], str]] = {
+    "process": (str, bool, "at least one name"),
+    "n": (int, lambda x: 1 <= x <= 64, "whole numbers from 1 to 64, commas between"),
+    "p": (float, lambda x: 0 <= x < 1, "a share below 1, or 0 for none"),
+    "threshold": (float, lambda x: 1 < x < math.inf, "a number above 1"),
+    "horizon": (int, lambda x: x >= 2, "a whole number, 2 or more"),
+    "lifetimes": (int, lambda x: x >= 1, "a whole number, 1 or more"),
+} | dict.fromkeys(("before", "after"), (float, lambda x: 0 < x < 1, "a share between 0 and 1"))
+EXPECTED |= dict.fromkeys(("burn_in", "quiet", "seed"), (int, lambda x: x >= 0, "0 or more, whole"))
+
+
+def unfit(name: str, value: object, expected: str) -> ValueError:
+    """Return the error of a parameter: what was got, what is expected, and the next step."""
+    return ValueError(f"{name}: got {value!r}, expected {expected}; set {name} so and run again")
+
+
+def checked(**given: Any) -> dict[str, list[Any]]:
+    """Return the values in each of the parameters, if they are as `EXPECTED`."""
+    found: dict[str, list[Any]] = {}
+    for name, value in given.items():
+        kind, fits, words = EXPECTED[name]
+        with suppress(ValueError):
+            found[name] = [kind(one) for part in str(value).split(",") if (one := part.strip())]
+        if not found.get(name) or not all(map(fits, found[name])):
+            raise unfit(name, value, words)
+    return found
 
 
 @shown
 def zoo_table() -> str:
-    """Return the members of the zoo, and which processes claim to hold there."""
-    rows = [
-        (name, one.description.replace("`", ""), ", ".join(sorted(one.gated)))
-        for name, one in ZOO.items()
-    ]
+    """Return the members of the zoo, their parameters, and which processes claim to hold there."""
+    rows = []
+    for name, one in ZOO.items():
+        values = (f"{key} = {value:g}" for key, value in getattr(one.draw, "keywords", {}).items())
+        named = f"{name} ({', '.join(values) or 'no parameter'})"
+        rows.append((named, one.description.replace("`", ""), ", ".join(sorted(one.gated))))
     frame = pd.DataFrame(rows, columns=["Models", "What they do", "Claimed"])
     kinds = frame.groupby(["What they do", "Claimed"], sort=False).Models.agg("; ".join)
     return table(kinds.reset_index()[frame.columns])
@@ -63,7 +91,7 @@ def ville(
     *,
     member: str,
     p: float,
-    n: str,
+    n: str | int,
     horizon: int,
     burn_in: int,
     lifetimes: int,
@@ -74,8 +102,10 @@ def ville(
     The models are the zoo, or one `member` of it, and with `p` one more with iid flips of that
     churn. Columns: those of :class:`drift.stats.simulation.Crossing`; nominal, the bound of the
     process, whether or not it is claimed for the model; covered, whether it is; and above,
-    whether the process fails what it claims or lies above its bound with the whole interval.
+    whether the share exceeds `limit` where it is, and the bound with its interval where not.
     """
+    given = checked(process=process, n=n, p=p, burn_in=burn_in, horizon=horizon)
+    checked(lifetimes=lifetimes, seed=seed)
     models: dict[str, str | Member] = {name: name for name in ([member] if member else ZOO)}
     if p:
         gated = ZOO["iid flips 1.5 %"].gated
@@ -83,8 +113,8 @@ def ville(
     size: dict[str, Any] = {"refreshes": horizon, "burn_in": burn_in or None}
     size |= {"lifetimes": lifetimes, "seed": seed}
     rows = []
-    for name, arms, model in itertools.product(listed(process), listed(n), models):
-        for found in crossings(name, models[model], n=int(arms), **size):
+    for name, arms, model in itertools.product(given["process"], given["n"], models):
+        for found in crossings(name, models[model], n=arms, **size):
             nominal = getattr(load_process(name), "excess", 0.0) + 1 / found.threshold
             covered = found.bound is not None
             above = found.verdict == "beyond the bound" if covered else (found.low or 0) > nominal
@@ -103,9 +133,7 @@ def crossings_summary(frame: pd.DataFrame) -> str:
             "; ".join(dict.fromkeys(names[rows.above & (rows.covered == covered)]))
             for covered in (True, False)
         )
-        verdict = html(
-            "✓ within its bound in all {} cells where one is claimed", rows.covered.sum()
-        )
+        verdict = html("✓ within its bound in all {} cells that have one", rows.covered.sum())
         if beyond:
             verdict = html('<b class="drift-warning">✗ beyond its bound: {}</b>', beyond)
         rest = html(" Above it where nothing is claimed: {}.", outside) if outside else ""
@@ -115,6 +143,8 @@ def crossings_summary(frame: pd.DataFrame) -> str:
 
 def _crossing(row: Any) -> Markup:
     share = f"{percent(row.share)} ({100 * row.low:.1f} to {100 * row.high:.1f})"
+    if row.entered != row.crossed:
+        share += f", entered {percent(row.entered / row.lifetimes)}"
     claimed = "" if row.covered else ", not claimed"
     if row.above:
         look = '<span class="drift-warning">✗ {}, above {}{}</span>'
@@ -123,7 +153,7 @@ def _crossing(row: Any) -> Markup:
 
 
 def crossing_plot(frame: pd.DataFrame, axes: Axes) -> None:
-    """Draw the share of lifetimes that crossed, members down; filled marks are above the bound.
+    """Draw the share of lifetimes that crossed, members down; filled marks are `above`.
 
     Columns: member, process, share, low, high, nominal, above; one threshold, one n.
     """
@@ -163,18 +193,13 @@ def describe_crossings(frame: pd.DataFrame) -> str:
     for process, rows in frame.groupby("process", sort=False):
         above = [f"{row.member} {percent(row.share)}" for row in each(rows[rows.above])]
         named = f": {', '.join(above)}" if above else ""
-        bound = percent(rows.nominal.iloc[0])
-        parts.append(
-            f"{process}, bound {bound}: {len(above)} of {len(rows)} models above it{named}"
-        )
+        of = f"{len(above)} of {len(rows)} models above it{named}"
+        parts.append(f"{process}, bound {percent(rows.nominal.iloc[0])}: {of}")
     return "; ".join(parts)
 
 
 CROSSINGS = Picture(
-    crossing_plot,
-    describe_crossings,
-    lambda frame: 1.0 + 0.36 * frame.member.nunique(),
-    right=0.2,
+    crossing_plot, describe_crossings, lambda frame: 1 + 0.36 * frame.member.nunique(), right=0.2
 )
 
 
@@ -191,11 +216,11 @@ def crossings_plot(frame: pd.DataFrame, caption: str) -> str:
 
 
 @shown
-def controls_table(*, n: str, lifetimes: int, seed: int) -> str:
+def controls_table(*, n: str | int, lifetimes: int, seed: int) -> str:
     """Return the designs which must fail, and whether they do."""
     rows = []
-    for (process, model, least), arms in itertools.product(CONTROLS, listed(n)):
-        size = {"n": int(arms), "lifetimes": lifetimes, "seed": seed}
+    for (process, model, least), arms in itertools.product(CONTROLS, checked(n=n)["n"]):
+        size = {"n": arms, "lifetimes": lifetimes, "seed": seed}
         share = crossings(process, model, thresholds=[20], **size)[0].share
         word: object = "✓ fails, as it must"
         if share <= least:
@@ -210,17 +235,17 @@ def point_null_table() -> str:
     """Return the exact chance to cross 20 with an estimate for the bound, by length of life."""
     passage = point_null_passage()
     rows = [(t, f"{100 * passage[t - 1]:.2f} %", stated) for t, stated in POINT_NULL.items()]
-    return table(pd.DataFrame(rows, columns=["Refreshes", "Ours", "Stated"]))
+    return table(pd.DataFrame(rows, columns=["Refreshes", "Ours", "Design note"]))
 
 
-def bounds(n: str, *, churn: float) -> pd.DataFrame:
+def bounds(n: str | int, *, churn: float) -> pd.DataFrame:
     """Return p0 after burn-ins of up to 160 transitions which saw as many flips as expected.
 
     Columns: x (transitions), y (p0 in %), series, part, entered.
     """
     rows = [
         (pairs, 100 * (churn_bound(round(churn * arms * pairs), arms * pairs) or 1), f"n = {arms}")
-        for arms in map(int, listed(n))
+        for arms in checked(n=n, before=churn)["n"]
         for pairs in (5, 10, 20, 30, 40, 60, 80, 120, 160)
     ]
     return pd.DataFrame(rows, columns=["x", "y", "series"]).assign(part=0, entered="")
@@ -237,31 +262,31 @@ def bounds_plot(frame: pd.DataFrame, caption: str) -> str:
 @shown
 def no_growth_table(frame: pd.DataFrame) -> str:
     """Return for bounds on churn where mixture and restart process begin to grow."""
-    rows = [
-        (
-            row.x,
-            row.series,
-            *(f"{100 * p:.2f} %" for p in (p0, mixture_no_growth(p0), restart_no_growth(p0))),
-        )
-        for row in each(frame[frame.x.isin([20, 40])])
-        for p0 in [row.y / 100]
-    ]
+    rows = []
+    for row in each(frame[frame.x.isin([20, 40])]):
+        p0 = row.y / 100
+        shares = (p0, mixture_no_growth(p0), restart_no_growth(p0))
+        rows.append((row.x, row.series, *(f"{100 * p:.2f} %" for p in shares)))
     names = ["Transitions", "Arms", "p0", "No growth at or below, mixture", "… restart"]
     return table(pd.DataFrame(rows, columns=names))
 
 
 def delays(
-    process: str, *, n: str, quiet: str, after: str, burn_in: str = "0", **options: Any
+    process: str, *, n: str | int, quiet: str, after: str, burn_in: str = "0", **options: Any
 ) -> pd.DataFrame:
     """Return one row for each process and each combination of the listed numbers.
 
     Columns: those of :class:`drift.stats.power.Delay`. A burn-in of 0 is the process's own.
     """
-    grid = itertools.product(*map(listed, (process, n, quiet, after, burn_in)))
+    grid = checked(process=process, n=n, quiet=quiet, after=after, burn_in=burn_in)
+    options = {"horizon": 1500} | options
+    checked(**{name: options[name] for name in EXPECTED if name in options})
+    if max(grid["quiet"]) >= options["horizon"]:
+        raise unfit("quiet", quiet, f"fewer refreshes than the horizon, {options['horizon']}")
     found = []
-    for name, arms, before, churn, length in grid:
-        options |= {"n": int(arms), "quiet": int(before), "burn_in": int(length) or None}
-        found.append(delay(name, after=float(churn), **options))
+    for name, arms, before, churn, length in itertools.product(*grid.values()):
+        options |= {"n": arms, "quiet": before, "burn_in": length or None}
+        found.append(delay(name, after=churn, **options))
     return pd.DataFrame(map(asdict, found))
 
 
@@ -274,20 +299,25 @@ def delays_plot(frame: pd.DataFrame, by: str, caption: str) -> str:
     """Return one figure for each n: the median delay against one column of the frame."""
     kind = lines_picture(xlabel=AXES[by], ylabel="median delay, refreshes")
     names = ["Process", AXES[by], "Median", f"Within {frame.within.iloc[0]}", "False before"]
-    parts = []
+    one, parts = frame.iloc[0], []
+    after = "" if by == "after" else f" and {percent(one.after)} after"
+    size = f"Threshold {one.threshold:g}, {one.lifetimes:,} lifetimes a point, churn"
+    size += f" {percent(one.before)} before the change{after}."
     for n, rows in frame.groupby("n", sort=False):
         lines = rows.assign(x=rows[by], y=rows["median"], series=rows.process, part=0, entered="")
         shares, early = rows.share.map(percent), rows.early / rows.lifetimes
         medians = [_median(row) for row in each(rows)]
         columns = (rows.process, rows[by], medians, shares, early.map(percent))
         behind = pd.DataFrame(dict(zip(names, columns, strict=True)))
-        parts.append(figure(f"delay-by-{by}-{n}", kind, lines, behind, f"n = {n}. {caption}"))
+        parts.append(
+            figure(f"delay-by-{by}-{n}", kind, lines, behind, f"n = {n}. {size} {caption}")
+        )
     return joined(parts, "\n")
 
 
 @shown
 def references(*, lifetimes: int, seed: int) -> str:
-    """Return every published delay beside our own."""
+    """Return every delay of the design note beside our own."""
     rows = []
     for row in reference_table(lifetimes=lifetimes, seed=seed):
         ours = row.measured
@@ -295,6 +325,6 @@ def references(*, lifetimes: int, seed: int) -> str:
         shares = ("" if share is None else percent(share) for share in (row.share, ours.share))
         stated = "" if row.median is None else f"{row.median:g}"
         rows.append((*place, stated, _median(ours), ours.within, *shares))
-    names = ["Process", "At", "n", "Churn after", "Quiet", "Median stated", "Ours"]
-    names += ["Within", "Share stated", "Our share"]
+    names = ["Process", "At", "n", "Churn after", "Quiet", "Median, design note", "Ours"]
+    names += ["Within", "Share, design note", "Our share"]
     return table(pd.DataFrame(rows, columns=names))

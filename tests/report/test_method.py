@@ -37,9 +37,36 @@ def test_every_claim_has_a_verdict_and_every_assumption_its_words(
     assert set(reproduced.verdict) == set(claims.VERDICTS)
     for row in reproduced.itertuples():
         assert (
-            bool(row.assumption) == (row.verdict == claims.VERDICTS[1]) or row.verdict[:4] == "does"
+            bool(row.assumption) == (row.verdict == "holds under an assumption")
+            or row.verdict[:4] == "does"
         )
-        assert row.note or row.verdict[:4] != "does", row.says
+        assert row.note or row.verdict[:5] in ("holds", "not s"), row.says
+
+
+def test_what_the_document_does_not_state_is_neither_claimed_nor_called_wrong(
+    reproduced: pd.DataFrame,
+) -> None:
+    ours = reproduced[reproduced.verdict == "not stated: our extension"]
+    assert (ours.claimed == "").all()
+    shown = claims.claims_table(reproduced).data
+    assert "✗ not" not in shown
+    assert "✓ not" not in shown
+    assert shown.count("<td></td>") == len(ours)
+    assert "✓ holds under an assumption (arithmetic)" in shown
+
+
+def test_a_simulated_share_has_its_interval_and_its_lifetimes_beside_it(
+    reproduced: pd.DataFrame,
+) -> None:
+    simulated = reproduced[reproduced.compute.isin(claims.SIMULATED)]
+    assert simulated.detail.str.fullmatch(r"([\d.]+.% to [\d.]+.%; )?(400|39\d) lifetimes").all()
+    shares = simulated.compute != "delay"
+    assert (simulated.detail.str.contains(" to ") == shares).all()
+
+
+def test_the_exact_interval_is_a_tenth_wider_at_all_but_the_outermost_counts() -> None:
+    excess = [claims.clopper_pearson_excess(34, at) for at in (0, 2 / 34, 0.5, 1)]
+    assert excess == pytest.approx([0.0128, 0.0596, 0.1033, 0.1040], abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -47,13 +74,19 @@ def test_every_claim_has_a_verdict_and_every_assumption_its_words(
     [
         ("with 2 % bad runs", "does not hold"),
         ("two backends that answer whole runs", "does not hold"),
-        ("The mid-p test is exact", "does not hold"),
-        ("when one family has flipped the other way", "does not hold"),
-        ("e-BH over four models at 5 %", "does not hold"),
+        ("The size of the exact mid-p test", "not stated: our extension"),
+        ("when one family has flipped the other way", "not stated: our extension"),
+        ("e-BH over four models at 5 %", "not stated: our extension"),
         ("undetectable churn is p0 itself", "does not hold"),
-        ("with the 41 arms of the bank", "does not hold"),
-        ("The median delay of that catch", "does not hold"),
-        ("34 of 41 families at once", "does not hold"),
+        ("with the 41 arms of the bank", "not stated: our extension"),
+        ("The median delay of that catch", "holds under an assumption"),
+        ("on day one, 12 arms", "does not hold"),
+        ("on day one, 41 arms", "not stated: our extension"),
+        ("34 of 41 families at once", "not stated: our extension"),
+        ("within 30 refreshes", "not stated: our extension"),
+        ("Clopper-Pearson is wastefully wide", "holds"),
+        ("at the worst count", "holds"),
+        ("about $100 a year", "not checkable here"),
         ("asks this many arms", "does not hold"),
         ("Five pairs put the bound", "holds under an assumption"),
         ("reaches watch", "holds under an assumption"),
@@ -94,6 +127,9 @@ def test_a_model_that_is_outside_a_claim_and_above_its_bound_is_named_in_words()
     )
     home, mixture = method.crossings_summary(found).data.split("<b>mixture</b>")
     assert "within its bound in all 2 cells" in home
+    zoo = method.zoo_table().data
+    assert "bad runs 2 %, 0.35 (share = 0.02, p = 0.35)" in zoo
+    assert "weekday (no parameter)" in zoo
     assert "Above it where nothing is claimed: bad runs 2 %, 0.35 (n = 14)" in mixture
     drawn = method.crossings_plot(found, "See.").data
     assert "mixture, bound 7.5" in drawn
@@ -102,6 +138,63 @@ def test_a_model_that_is_outside_a_claim_and_above_its_bound_is_named_in_words()
     quiet = method.ville("mixture", member="visits 0.001, 0.1", n="14", **size)
     assert "0.0 to 7.1), not claimed<" in method.crossings_plot(quiet, "See.").data
     assert re.search(r'drift-warning">✗ [\d.]+.% \(.*?\), above 7.5.%, not claimed', drawn)
+
+
+def test_a_share_entered_is_shown_where_it_is_not_the_share_crossed() -> None:
+    size = {"horizon": 600, "lifetimes": 300, "burn_in": 0, "p": 0.0, "seed": SEED}
+    found = method.ville("home", member="iid flips 0.2 %", n=14, **size)
+    shown = method.crossings_plot(found, "See.").data
+    differ = found.entered != found.crossed
+    assert differ.any()
+    assert shown.count(", entered ") == differ.sum()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("process", " , ", "at least one name"),
+        ("n", "abc", "from 1 to 64"),
+        ("n", "14.5", "from 1 to 64"),
+        ("n", "", "from 1 to 64"),
+        ("n", 65, "from 1 to 64"),
+        ("p", 1.0, "a share below 1"),
+        ("p", float("nan"), "a share below 1"),
+        ("horizon", 1, "2 or more"),
+        ("lifetimes", 0, "1 or more"),
+        ("burn_in", -1, "0 or more"),
+    ],
+)
+def test_a_parameter_out_of_range_is_named_with_what_is_expected(
+    name: str, value: object, expected: str
+) -> None:
+    given = {"process": "home", "member": "", "p": 0.0, "n": "14", "horizon": 100}
+    given |= {"burn_in": 0, "lifetimes": 10, "seed": SEED}
+    found = f"^{name}: got {re.escape(repr(value))}, expected .*{expected}.*; set {name} so"
+    with pytest.raises(ValueError, match=found):
+        method.ville(**given | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("after", "0.1, 1.5", "a share between 0 and 1"),
+        ("before", 0.0, "a share between 0 and 1"),
+        ("threshold", 0.5, "a number above 1"),
+        ("quiet", "0, -5", "0 or more"),
+        ("quiet", "0, 1500", "fewer refreshes than the horizon, 1500"),
+    ],
+)
+def test_a_change_that_cannot_be_simulated_is_refused(
+    name: str, value: object, expected: str
+) -> None:
+    given = {"process": "mixture", "n": "14", "quiet": "0", "after": "0.1", "lifetimes": 10}
+    with pytest.raises(ValueError, match=f"^{name}: got .*, expected {expected}"):
+        method.delays(**given | {name: value})
+
+
+def test_a_method_version_that_was_not_published_is_refused_with_those_that_were() -> None:
+    with pytest.raises(ValueError, match=r"^method_version: got 9, expected one of .*3"):
+        claims.published("mixture", method_version=9, burn_in=20, seed=SEED)
 
 
 def test_a_claim_that_fails_where_it_is_made_is_a_failure_in_words() -> None:
@@ -129,6 +222,8 @@ def test_a_delay_beyond_what_was_followed_is_written_out_and_not_drawn() -> None
     assert frame["median"].isna().tolist() == [False, True]
     shown = method.delays_plot(frame, "quiet", "See.").data
     assert "over 100 refreshes" in shown
+    setting = "Threshold 20, 60 lifetimes a point, churn 1.5.% before the change and 10.0.% after"
+    assert re.search(setting, shown)
 
 
 def test_the_guide_for_a_rival_works_as_it_is_printed(
