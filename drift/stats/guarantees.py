@@ -3,11 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-MEANING: Final = (
-    "An alarm means instability beyond this series' own past, not policy. One family which "
-    "changes once and stays changed is undetectable by every process here: a dated drift "
-    "event without a p-value."
-)
 UNSEEN: Final = (
     "episodes of several runs (they ring: 88 % measured)",
     "trends in churn",
