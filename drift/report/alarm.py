@@ -95,7 +95,7 @@ def claims(record: Record) -> str:
             for level in ("watch", "alarm")
             if claim[level] is not None
         ]
-        values = [html("<li><b>{}</b>: {}</li>", *item) for item in panel.get(name, {}).items()]
+        values = [html("<b>{}</b>: {}", *item) for item in panel.get(name, {}).items()]
         for key, alarm in alarms.items() if name in names else ():
             one = alarm["processes"][name]
             highest = "no value yet" if one["highest"] is None else number(one["highest"])
@@ -201,7 +201,7 @@ def aftermath(record: Record, seed: int) -> str:
                 "State": watch["state"],
                 "May have begun": f"run {of[begun.index]['run']} by the stakes, "
                 f"{of[begun.unweighted]['run']} if all starts had the same stake",
-                "Departed since the later": _most(departed),
+                "Departed since, at equal stakes": _most(departed),
                 "Other seeds": f"{percent(found.share)} of {found.seeds} in this state; "
                 f"E = {number(found.evidence_at_one)} at U = 1",
             }

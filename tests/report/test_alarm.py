@@ -181,3 +181,13 @@ def test_an_alarm_of_coverage_stands_beside_the_state(record: Record) -> None:
     model["watches"][0]["entered"]["coverage alarm"] = "20260122T060000Z"
     shown = visible(pages.alarm_text(model))
     assert "coverage alarm entered in run 20260122T060000Z" in shown
+
+
+def test_what_may_be_claimed_of_the_panel_stands_beside_what_it_has_entered(
+    record: Record,
+) -> None:
+    shown = alarm.claims(record).data
+    assert "<li>" not in shown, "the values stand in a sentence"
+    for name in ("panel", "merged"):
+        assert record.reading["alarm"]["guarantees"][name]["claim"].split(".")[0] in visible(shown)
+    assert re.search(r"mixture, at this look : mean E = [\d.e-]+; closed e-BH at", visible(shown))
