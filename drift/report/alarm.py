@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 
 from drift.report.curves import lines_picture
+from drift.report.display import figure, piece
 from drift.report.markup import Markup, fill, html, joined, percent, table
-from drift.report.pages import alarm_text, family_links, figure, piece
+from drift.report.pages import alarm_text, family_links
 from drift.report.tables import Record, alarm_rows, evidence
 from drift.stats.aftermath import dice, onset
 from drift.stats.noise import noise
@@ -52,7 +53,7 @@ def _alarms(record: Record) -> dict[str, dict[str, Any]]:
 
 
 @piece
-def states(record: Record) -> str:
+def states(record: Record) -> Markup:
     """Return the state of each model, how far it has come, and whether the alarm sees now."""
     rows = []
     for key, alarm in _alarms(record).items():
@@ -75,7 +76,7 @@ def states(record: Record) -> str:
 
 
 @piece
-def claims(record: Record) -> str:
+def claims(record: Record) -> Markup:
     """Return what may be claimed of each process and of the panel, beside the values now."""
     alarms, parts = _alarms(record), []
     merged = record.reading["alarm"]["model_based"]
@@ -114,7 +115,7 @@ def claims(record: Record) -> str:
 
 
 @piece
-def trajectories(record: Record, caption: str) -> str:
+def trajectories(record: Record, caption: str) -> Markup:
     """Return one figure for each model: E of every process against time, with the thresholds."""
     frame = evidence(record)
     frame = frame[frame.process != "coverage"]
@@ -127,7 +128,7 @@ def trajectories(record: Record, caption: str) -> str:
 
 
 @piece
-def by_model(record: Record, process: str, caption: str) -> str:
+def by_model(record: Record, process: str, caption: str) -> Markup:
     """Return the figure of one process for all models, for `home` with the panel's thresholds."""
     frame, panel = evidence(record), record.reading["alarm"]
     frame = frame[frame.process == process]
@@ -149,7 +150,7 @@ def _lines(name: str, frame: pd.DataFrame, levels: Mapping[str, float], caption:
 
 
 @piece
-def tally(record: Record) -> str:
+def tally(record: Record) -> Markup:
     """Return every watch ever opened, what was to be expected of them, and what came."""
     panel, rows = record.reading["alarm"], []
     for watch in panel["watches"]:
@@ -170,7 +171,7 @@ def tally(record: Record) -> str:
 
 
 @piece
-def aftermath(record: Record, seed: int) -> str:
+def aftermath(record: Record, seed: int) -> Markup:
     """Return for each watch that entered a state when it may have begun, and what is dice."""
     rows, levels = [], record.reading["alarm"]["thresholds"]
     for watch in record.reading["alarm"]["watches"]:
@@ -218,7 +219,7 @@ def _most(departed: Counter[str]) -> Markup:
 
 
 @piece
-def nulls(record: Record, lifetimes: int, seed: int) -> str:
+def nulls(record: Record, lifetimes: int, seed: int) -> Markup:
     """Return what the flips of each model's series look like, and which member of the zoo."""
     shown = []
     for key, alarm in _alarms(record).items():

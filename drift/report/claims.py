@@ -19,9 +19,9 @@ from scipy.stats import binom
 from drift.bank import load_bank
 from drift.config import project_root
 from drift.report.curves import lines_picture
-from drift.report.markup import html, joined, percent, table
+from drift.report.display import figure, shown
+from drift.report.markup import Markup, html, joined, percent, table
 from drift.report.method import checked, unfit
-from drift.report.pages import figure, shown
 from drift.report.tables import each
 from drift.stats.counts import Count
 from drift.stats.intervals import clopper_pearson_upper, wilson_interval
@@ -196,7 +196,7 @@ def claims(*, lifetimes: int, seed: int) -> pd.DataFrame:
 
 
 @shown
-def claims_table(found: pd.DataFrame) -> str:
+def claims_table(found: pd.DataFrame) -> Markup:
     """Return the claims by their place in the document, with verdicts in words and colour."""
     parts = []
     for where, rows in found.groupby("where", sort=False):
@@ -248,7 +248,7 @@ def published(process: str, *, method_version: int, burn_in: int, seed: int) -> 
 
 
 @shown
-def published_plot(frame: pd.DataFrame, caption: str) -> str:
+def published_plot(frame: pd.DataFrame, caption: str) -> Markup:
     """Return one figure for each model of the published counts."""
     options = {"xlabel": "transition, UTC", "ylabel": "evidence E", "debt": "mixture"}
     kind = lines_picture(levels={"watch 20": 20.0, "alarm 100": 100.0}, **options)
@@ -262,7 +262,7 @@ def published_plot(frame: pd.DataFrame, caption: str) -> str:
 
 
 @shown
-def published_table(frame: pd.DataFrame) -> str:
+def published_table(frame: pd.DataFrame) -> Markup:
     """Return for each model what was calibrated, what was monitored, and where E ended."""
     rows = []
     for model, lines in frame.groupby("model", sort=False):

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -24,7 +25,19 @@ HIDDEN = re.compile("[^\n\t\x20-\x7e]")
 
 
 class Markup(str):
-    """Text that is HTML already, made of escaped parts."""
+    """Text that is HTML already, made of escaped parts.
+
+    ``data`` are the tidy tables behind it, by the name under which a reader downloads them.
+    """
+
+    data: Mapping[str, pd.DataFrame] = MappingProxyType({})
+
+    def over(self, *parts: object) -> Markup:
+        """Return this text, with the tables behind all the parts it is made of."""
+        found = [part.data for part in (self, *parts) if isinstance(part, Markup) and part.data]
+        if found:
+            self.data = {name: frame for one in found for name, frame in one.items()}
+        return self
 
 
 def escaped(text: object) -> Markup:
@@ -53,7 +66,7 @@ class _Inert(string.Formatter):
 
 def html(template: str, *parts: object, **values: object) -> Markup:
     """Return `template`, whose places are those of ``str.format``, with inert values."""
-    return Markup(_Inert().vformat(template, parts, values))
+    return Markup(_Inert().vformat(template, parts, values)).over(*parts, *values.values())
 
 
 def fill(root: Path, name: str, /, **values: object) -> Markup:
@@ -64,7 +77,29 @@ def fill(root: Path, name: str, /, **values: object) -> Markup:
 
 def joined(parts: Iterable[object], between: str = "") -> Markup:
     """Return the parts in one piece, each inert."""
-    return Markup(between.join(map(escaped, parts)))
+    parts = list(parts)
+    return Markup(between.join(map(escaped, parts))).over(*parts)
+
+
+def with_data(
+    text: Markup, name: str, frame: pd.DataFrame, *, kinds: Sequence[str] = ("csv", "json")
+) -> Markup:
+    """Return `text` with links to the table behind it, which the site publishes.
+
+    Parameters
+    ----------
+    name : str
+        Names the files ``data/<name>.csv`` and so on beside the page; once in a record.
+    frame : DataFrame
+        Tidy: one observation a row, plain values; each column is in ``config/codebook.toml``.
+    kinds : sequence of str
+        The files to link; ``svg`` for a figure with this id.
+    """
+    link = '<a href="data/{}.{}" download>{}</a>'
+    links = joined((html(link, name, kind, kind.upper()) for kind in kinds), " ")
+    made = Markup(html('{}\n<p class="drift-data">{}</p>', text, links))
+    made.data = {**text.data, name: frame}
+    return made
 
 
 def table(frame: pd.DataFrame, *, empty: str = "None.") -> Markup:

@@ -19,9 +19,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from drift.report.curves import lines_picture
+from drift.report.display import figure, shown
 from drift.report.figures import COLOURS, INK, LINE, MUTED, SHAPES, Picture
 from drift.report.markup import Markup, html, joined, percent, table
-from drift.report.pages import figure, shown
 from drift.report.tables import each
 from drift.stats.likelihood import churn_bound, mixture_no_growth, restart_no_growth
 from drift.stats.power import delay, point_null_passage, reference_table
@@ -74,7 +74,7 @@ def checked(**given: Any) -> dict[str, list[Any]]:
 
 
 @shown
-def zoo_table() -> str:
+def zoo_table() -> Markup:
     """Return the members of the zoo, their parameters, and which processes claim to hold there."""
     rows = []
     for name, one in ZOO.items():
@@ -124,7 +124,7 @@ def ville(
 
 
 @shown
-def crossings_summary(frame: pd.DataFrame) -> str:
+def crossings_summary(frame: pd.DataFrame) -> Markup:
     """Return for each process whether its claim held where it is made, and what lies outside."""
     lines = []
     for process, rows in frame.groupby("process", sort=False):
@@ -204,7 +204,7 @@ CROSSINGS = Picture(
 
 
 @shown
-def crossings_plot(frame: pd.DataFrame, caption: str) -> str:
+def crossings_plot(frame: pd.DataFrame, caption: str) -> Markup:
     """Return one figure for each n and threshold, the shares in the table behind it."""
     parts = []
     for (n, threshold), rows in frame.groupby(["n", "threshold"], sort=False):
@@ -216,7 +216,7 @@ def crossings_plot(frame: pd.DataFrame, caption: str) -> str:
 
 
 @shown
-def controls_table(*, n: str | int, lifetimes: int, seed: int) -> str:
+def controls_table(*, n: str | int, lifetimes: int, seed: int) -> Markup:
     """Return the designs which must fail, and whether they do."""
     rows = []
     for (process, model, least), arms in itertools.product(CONTROLS, checked(n=n)["n"]):
@@ -231,7 +231,7 @@ def controls_table(*, n: str | int, lifetimes: int, seed: int) -> str:
 
 
 @shown
-def point_null_table() -> str:
+def point_null_table() -> Markup:
     """Return the exact chance to cross 20 with an estimate for the bound, by length of life."""
     passage = point_null_passage()
     rows = [(t, f"{100 * passage[t - 1]:.2f} %", stated) for t, stated in POINT_NULL.items()]
@@ -252,7 +252,7 @@ def bounds(n: str | int, *, churn: float) -> pd.DataFrame:
 
 
 @shown
-def bounds_plot(frame: pd.DataFrame, caption: str) -> str:
+def bounds_plot(frame: pd.DataFrame, caption: str) -> Markup:
     """Return the figure of :func:`bounds`."""
     kind = lines_picture(xlabel="transitions in the burn-in", ylabel="p0, %")
     behind = frame.pivot_table("y", "x", "series", sort=False).round(2).reset_index()
@@ -260,7 +260,7 @@ def bounds_plot(frame: pd.DataFrame, caption: str) -> str:
 
 
 @shown
-def no_growth_table(frame: pd.DataFrame) -> str:
+def no_growth_table(frame: pd.DataFrame) -> Markup:
     """Return for bounds on churn where mixture and restart process begin to grow."""
     rows = []
     for row in each(frame[frame.x.isin([20, 40])]):
@@ -295,7 +295,7 @@ def _median(found: Any) -> str:
 
 
 @shown
-def delays_plot(frame: pd.DataFrame, by: str, caption: str) -> str:
+def delays_plot(frame: pd.DataFrame, by: str, caption: str) -> Markup:
     """Return one figure for each n: the median delay against one column of the frame."""
     kind = lines_picture(xlabel=AXES[by], ylabel="median delay, refreshes")
     names = ["Process", AXES[by], "Median", f"Within {frame.within.iloc[0]}", "False before"]
@@ -316,7 +316,7 @@ def delays_plot(frame: pd.DataFrame, by: str, caption: str) -> str:
 
 
 @shown
-def references(*, lifetimes: int, seed: int) -> str:
+def references(*, lifetimes: int, seed: int) -> Markup:
     """Return every delay of the design note beside our own."""
     rows = []
     for row in reference_table(lifetimes=lifetimes, seed=seed):

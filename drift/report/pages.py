@@ -6,20 +6,26 @@ prose, ``report/_templates/`` the longer HTML.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from IPython.display import HTML
 
-from drift.config import project_root
 from drift.report import figures
-from drift.report.markup import Markup, escaped, fill, html, joined, percent, rate_text, table, when
-from drift.report.tables import EXCLUDED, VARIANTS, Record, each, rates, responses
+from drift.report.display import NO_RUN, figure, piece
+from drift.report.markup import (
+    Markup,
+    escaped,
+    fill,
+    html,
+    joined,
+    percent,
+    rate_text,
+    table,
+    when,
+)
+from drift.report.tables import EXCLUDED, Record, each, rates, responses
 
-#: Characters of a response shown on the page; the record holds the whole text.
-SHOWN = 20_000
 NO_FULL = Markup("no full run in this series yet")
 #: Findings listed on the page, newest first; findings.jsonl holds them all.
 LISTED = 100
@@ -31,27 +37,6 @@ LABORATORY = (
     "Laboratory cadence: real models on one machine, runs one after the other, and changes that "
     "the recorder made on the servers by a plan whose hash was registered before the first run."
 )
-NO_RUN = Markup("<p>This record holds no run yet; <code>drift refresh</code> makes one.</p>")
-
-
-def shown(function: Callable[..., str]) -> Callable[..., HTML]:
-    """Make a function that returns HTML a piece of a page, which a notebook displays."""
-
-    @functools.wraps(function)
-    def show(*args: Any, **options: Any) -> HTML:
-        return HTML(function(*args, **options))  # type: ignore[no-untyped-call]
-
-    return show
-
-
-def piece(function: Callable[..., str]) -> Callable[..., HTML]:
-    """Make a function of a record a piece of a page; without a run it says so."""
-
-    @functools.wraps(function)
-    def text(record: Record, *args: Any) -> str:
-        return function(record, *args) if record.reading else NO_RUN
-
-    return shown(text)
 
 
 def front_page(records: Sequence[Record], note: str | None) -> str:
@@ -105,13 +90,13 @@ def _with_banner(record: Record, template: str, **values: object) -> Markup:
 
 
 @piece
-def masthead(record: Record) -> str:
+def masthead(record: Record) -> Markup:
     """What the page reads: run, judge, method, assurance and the head of the ledger."""
     return _with_banner(record, "masthead")
 
 
 @piece
-def provenance(record: Record) -> str:
+def provenance(record: Record) -> Markup:
     """The hashes that tie the page to the sealed record."""
     end: object = "not stored"
     if record.head:
@@ -119,14 +104,15 @@ def provenance(record: Record) -> str:
     return fill(record.root, "provenance", reading=record.reading, end=end)
 
 
-def _anchor(family: str) -> str:
+def anchor(family: str) -> str:
+    """Return the lasting address of a family on the page `transcripts`."""
     return family.partition("#")[0].replace("/", "-")
 
 
 def family_links(families: Iterable[str]) -> Markup:
     """Return links to the transcripts of families."""
     link = '<a href="transcripts.html#{}">{}</a>'
-    links = [html(link, _anchor(item), item.partition("/")[2]) for item in families]
+    links = [html(link, anchor(item), item.partition("/")[2]) for item in families]
     return joined(links or ["none"], ", ")
 
 
@@ -181,7 +167,7 @@ def change_text(model: Mapping[str, Any]) -> Markup:
 
 
 @piece
-def changes(record: Record) -> str:
+def changes(record: Record) -> Markup:
     """Return for each model what changed since the run before, and what such a look can see."""
     parts = []
     for key, model in record.models.items():
@@ -192,7 +178,7 @@ def changes(record: Record) -> str:
 
 
 @piece
-def lines(record: Record, places: Mapping[str, str]) -> str:
+def lines(record: Record, places: Mapping[str, str]) -> Markup:
     """Return lines of the reading, the models across.
 
     `places` says for each line what it is called, and where its value stands in the
@@ -236,7 +222,7 @@ def _line(model: Mapping[str, Any], place: str) -> Markup:
 
 
 @piece
-def findings(record: Record) -> str:
+def findings(record: Record) -> Markup:
     """The newest dated findings up to this run, and every entry of a state."""
     items = record.findings
     kept = [item for i, item in enumerate(items) if i < LISTED or item["kind"] == "alarm_state"]
@@ -255,17 +241,8 @@ def findings(record: Record) -> str:
     return joined([more, table(pd.DataFrame(found), empty="No finding so far.")])
 
 
-def figure(
-    name: str, kind: figures.Picture, frame: pd.DataFrame, behind: pd.DataFrame, caption: str
-) -> Markup:
-    """Return a figure with its caption, and the table behind it folded."""
-    picture = Markup(figures.svg(kind, frame, label=name))
-    texts = {"caption": caption.strip(), "behind": table(behind)}
-    return fill(project_root(), "figure", name=name, picture=picture, **texts)
-
-
 @piece
-def rates_plot(record: Record, by: str, caption: str) -> str:
+def rates_plot(record: Record, by: str, caption: str) -> Markup:
     """Interval plot of the rates by ``model`` or by ``topic``, with the table behind it."""
     series = {"model": "measure", "topic": "model"}[by]
     frame = rates(record)
@@ -285,7 +262,7 @@ def rates_plot(record: Record, by: str, caption: str) -> str:
 
 
 @piece
-def labels_by_family(record: Record, caption: str) -> str:
+def labels_by_family(record: Record, caption: str) -> Markup:
     """Grid of what each model did on each wording of each family in its last full run."""
     frame = responses(record)
     frame = frame[frame.full]
@@ -294,79 +271,3 @@ def labels_by_family(record: Record, caption: str) -> str:
     behind = frame.assign(arm=frame.model + " " + frame.variant)
     behind = behind.pivot_table("outcome", "family", "arm", aggfunc="first").reset_index()
     return figure("labels-by-family", figures.GRID, frame, behind, caption)
-
-
-@piece
-def transcripts(record: Record) -> str:
-    """Every response of the latest run and of each model's last full run, by topic."""
-    links, parts = [], []
-    for topic, families in responses(record).groupby("topic", sort=True):
-        name = str(topic).replace("-", " ")
-        link = '<a href="#topic-{}">{}</a> ({})'
-        links.append(html(link, topic, name, families.family.nunique()))
-        parts.append(html('<h2 id="topic-{}">{}</h2>', topic, name))
-        parts += [_family(record, str(key), rows) for key, rows in families.groupby("family")]
-    return joined([html('<p class="drift-topics">{}</p>', joined(links, " · ")), *parts], "\n")
-
-
-def _family(record: Record, family: str, rows: pd.DataFrame) -> Markup:
-    item = record.families.get(family)
-    asked = dict(zip(VARIANTS, (*item.wordings, item.zh), strict=True)) if item else {}
-    control = Markup(' <span class="drift-control">control</span>')
-    latest = rows.sort_values("run").drop_duplicates(["model", "key"], keep="last")
-    chips = []
-    for model, answers in latest.sort_values("key").groupby("model"):
-        marks = joined((_chip(row.outcome, row.variant) for row in each(answers)), " ")
-        chips.append(html("<div><b>{}</b> {}</div>", model, marks))
-    shown = [html("<p>Why it is benign: {}</p>", item.why_benign)] if item else []
-    for variant, answers in rows.groupby("variant", sort=True):
-        question = asked.get(str(variant)) or "The record holds no copy of the question."
-        shown.append(html('<p class="drift-question"><b>{}</b> {}</p>', variant, question))
-        shown += [_response(row) for row in each(answers)]
-    return fill(
-        record.root,
-        "family",
-        anchor=_anchor(family),
-        name=family.partition("/")[2],
-        control=control if item and item.control else "",
-        question=asked.get("en-1", ""),
-        chips=joined(chips),
-        count=len(rows),
-        responses=joined(shown),
-    )
-
-
-def _chip(outcome: str, text: str) -> Markup:
-    kind = outcome if outcome in figures.OUTCOME_SHAPES else "other"
-    return html('<span class="drift-chip drift-{}">{} {}</span>', kind, text, outcome)
-
-
-def _response(row: Any) -> Markup:
-    facts = [row.run, f"rule {row.rule}" if row.rule else "", row.note]
-    facts += [f"status {row.status}" if row.status != "ok" else "", row.error]
-    facts += [f"served by {row.served_model}" if row.served_model else "", row.provider]
-    # HTML drops one newline after <pre>: ours, so that none of the text's is lost.
-    text = html("<pre>\n{}</pre>", _marked(row)) if row.status != "missing" else ""
-    return html(
-        '<div class="drift-response"><p><b>{}</b> {} {}</p>{}</div>',
-        *(row.model, _chip(row.outcome, ""), " · ".join(filter(None, facts)), text),
-    )
-
-
-def _marked(row: Any) -> Markup:
-    """Return the text with the judge's span marked, cut to what a page can hold."""
-    start, end = row.span
-    first = max(0, start - SHOWN // 2) if end > SHOWN else 0
-    last = min(len(row.text), first + SHOWN)
-    start, end = min(max(start, first), last), min(end, last)
-    mark = html("<mark>{}</mark>", row.text[start:end]) if start < end else ""
-    parts = [row.text[first:start], mark, row.text[max(first, end) : last]]
-    if not row.text:
-        parts = [html('<i class="drift-cut">no text</i>')]
-    elif last - first < len(row.text):
-        cut = (
-            '\n<i class="drift-cut">Characters {:,} to {:,} of {:,}; '
-            "the record holds the whole text.</i>"
-        )
-        parts.append(html(cut, first, last, len(row.text)))
-    return joined(parts)
