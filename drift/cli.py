@@ -27,6 +27,7 @@ from drift.lab import record_runs
 from drift.probing.cost import estimate
 from drift.probing.weights import fetch_weights
 from drift.records.alarm import model_alarm
+from drift.records.coding import read_coding, recount, seal_coding
 from drift.records.compare import compare_runs
 from drift.records.derive import read_series
 from drift.records.ledger import Ledger
@@ -301,21 +302,58 @@ def register(
 
 @app.command()
 def rescore(
-    panel: PanelOption = "embedded", data: DataOption = None, as_json: JsonOption = False
+    panel: PanelOption = "embedded",
+    data: DataOption = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Count with the labels of this file instead; JSON lines.")
+    ] = None,
+    coder: Annotated[
+        str | None, typer.Option(help="Seal the labels of the file under this public name.")
+    ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Label all stored answers with the present judge; list the labels that move.
 
-    Earlier labels stay sealed. Which labels the series read is settled by `register`.
+    Earlier labels stay sealed. Which labels the series read is settled by `register`. With
+    --labels no judge is asked: the file's labels, such as the page `transcripts` exports, are
+    counted beside the published ones. With --coder they become labels of a further judge.
     """
+    if coder and not labels:
+        raise ConfigurationError("--coder seals the labels of a file", next_step="add --labels")
     record = _record(panel, data)
-    with record.opened():
-        moves = record.rescore()
+    found: dict[str, Any] = {}
+    if labels:
+        coding = read_coding(labels, record.store, record.ledger)
+        found = recount(coding, record.store)
+        if coder:
+            with record.opened():
+                found["sealed"] = seal_coding(
+                    coding, coder, record.store, record.ledger, clock=record.clock
+                )
+    else:
+        with record.opened():
+            found["moves"] = record.rescore()
     if as_json:
-        print(json.dumps(moves))
+        print(json.dumps(found if labels else found["moves"]))
         return
-    for move in moves:
+    for move in found["moves"]:
         say("{run} {model} {key}: {before} -> {after} by {rule}".format(**move))
-    say(f"{len(moves)} labels move")
+    say(f"{len(found['moves'])} labels move")
+    for rate in found.get("rates", ()):
+        published, recounted = (_rate_text(rate[name]) for name in ("published", "recounted"))
+        say(f"{rate['run']} {rate['model']} {rate['measure']} rate: {published}; now {recounted}")
+    if coder:
+        runs = ", ".join(found["sealed"]) or "nothing new"
+        say(f"sealed as labels of {coder}: {runs}; `drift verify` cannot derive them again")
+
+
+def _rate_text(rate: dict[str, Any] | None) -> str:
+    if not rate:
+        return "not published"
+    if rate["estimate"] is None:
+        return f"not estimable, {rate['reason']}"
+    share, low, high = (f"{100 * rate[name]:.1f}" for name in ("estimate", "low", "high"))
+    return f"{rate['refused']} of {rate['n']}, {share} % [{low}, {high}]"
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -122,11 +122,23 @@ def label_run(
     """Judge a sealed run from its stored bytes and seal the labels."""
     rows = read_rows(store.transcript(run["run"]))
     prompts = registered_bank(store, registration.body).prompts
-    data = b"".join(map(dump_line, label_rows(judge, rows, prompts)))
-    identity = judge_identity(judge)
-    write_atomically(store.labels(judge_folder(identity), run["run"]), data)
-    body = {"run": run["run"], "judge": identity, "labels": sha256_hex(data)}
-    ledger.append("labels", body, at=at)
+    labelled = label_rows(judge, rows, prompts)
+    seal_labels(store, ledger, judge_identity(judge), run["run"], labelled, at=at)
+
+
+def seal_labels(
+    store: Store,
+    ledger: Ledger,
+    judge: dict[str, str],
+    run: str,
+    rows: Iterable[dict[str, Any]],
+    *,
+    at: datetime,
+) -> None:
+    """Write a judge's labels of a sealed run, then their ledger line."""
+    data = b"".join(map(dump_line, rows))
+    write_atomically(store.labels(judge_folder(judge), run), data)
+    ledger.append("labels", {"run": run, "judge": judge, "labels": sha256_hex(data)}, at=at)
 
 
 def rescore(store: Store, ledger: Ledger, judge: Judge, *, clock: Clock) -> list[dict[str, str]]:
