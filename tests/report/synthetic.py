@@ -202,9 +202,9 @@ def _model(
             "minimum_detectable_flips": 5,
             "sentence": "A quiet look does not rule out up to 4 one-way flips, nor exclude more.",
         }
-        for kind, families in (
-            ("new_refusal", moves["newly_refused"]),
-            ("lifted_refusal", moves["newly_answered"]),
+        for kind, families, old, new in (
+            ("new_refusal", moves["newly_refused"], "answered", "refused"),
+            ("lifted_refusal", moves["newly_answered"], "refused", "answered"),
         ):
             findings += [
                 {
@@ -215,6 +215,10 @@ def _model(
                     "series": 1,
                     "kind": kind,
                     "family": family,
+                    "arm": f"{family}#en-1",
+                    "before": old,
+                    "after": new,
+                    "previous": before[0],
                     "detail": f"{family} changed against run {before[0]} <script>",
                 }
                 for family in families
