@@ -1,0 +1,213 @@
+"""The page of integrity: the chain of a record, what it registers, and how to check it.
+
+Read from ``chain.jsonl`` up to the run that the page shows. Nothing is verified here: that is
+for ``drift verify`` and for the reader's own browser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from drift.records.ledger import Ledger, Line
+from drift.records.store import judge_folder
+from drift.report.display import piece
+from drift.report.markup import Markup, html, joined, percent, table, when, with_data
+from drift.report.tables import Record, run_ids
+
+#: Newest baselines on the page; the file beside the table holds them all.
+LISTED = 40
+HASH = '<span class="drift-hash">{}</span>'
+NO_CHAIN = Markup("<p>This record has no chain.jsonl: nothing in it is sealed.</p>")
+VERIFIER = Markup(
+    '<div class="drift-verify" data-record="record/"><p>Where scripts run, a button here fetches '
+    "the chain and the latest runs, computes every hash again and names what fails. Without "
+    "scripts, or from pages opened as files, the commands below check the same.</p></div>"
+)
+COMMANDS = """<p>The head below is that of this page, line {seq} of the chain (lines count from 0).
+The hash of the same line in a copy of the chain that you hold, or that someone else kept:</p>
+<pre><code>sed -n {number}p chain.jsonl | tr -d '\\n' | sha256sum</code></pre>
+<p>It must print</p>
+<pre><code>{hash}</code></pre>
+<p>An older head is checked in the same way, with its own line: every feed entry, every
+<code>runs/&lt;run&gt;.json</code> and every page that someone kept names one. If it fits,
+nothing up to its line was changed since; if it does not, keep both.</p>"""
+
+
+def ledger_lines(record: Record) -> list[Line]:
+    """Return the lines of the chain up to the run shown, with the baselines it calls for."""
+    return list(_until(Ledger(record.store.folder).forwards(), record.reading["head"]["seq"]))
+
+
+def _until(lines: Iterator[Line], seq: int) -> Iterator[Line]:
+    for line in lines:
+        if line.seq > seq and line.kind != "baseline":
+            return
+        yield line
+
+
+@piece
+def chain(record: Record) -> Markup:
+    """Return how many lines of each kind the chain holds, the first, the last and its head."""
+    if not (lines := ledger_lines(record)):
+        return NO_CHAIN
+    frame = pd.DataFrame([_described(line) for line in lines])
+    kinds = frame.groupby("kind", sort=False)
+    first, last = kinds.first().reset_index(), kinds.last().reset_index()
+    shown = pd.DataFrame(
+        {
+            "Kind": first.kind,
+            "Lines": kinds.size().to_numpy(),
+            "First": first.seq,
+            "First written": first["at"].map(when),
+            "Last": last.seq,
+            "Last written": last["at"].map(when),
+        }
+    )
+    end = lines[-1]
+    said = html("<p>{} lines. Head: line {}, " + HASH + ".</p>", len(lines), end.seq, end.hash)
+    return joined([said, with_data(table(shown), "chain", frame)])
+
+
+def _described(line: Line) -> dict[str, Any]:
+    body = line.body
+    fields = {"seq": line.seq, "at": body["at"], "kind": line.kind, "run": body.get("run", "")}
+    return fields | {"hash": line.hash, "prev": body["prev"]}
+
+
+@piece
+def registrations(record: Record) -> Markup:
+    """Return every registration with what it commits to and what it changed."""
+    rows = []
+    for line in ledger_lines(record):
+        if line.kind == "registration":
+            body, panel = line.body, line.body["panel"]
+            moved = body.get("rescored", {}).get("moved", {})
+            rows.append(
+                {
+                    "seq": line.seq,
+                    "at": body["at"],
+                    "changed": ", ".join(body.get("changes", [])),
+                    "corpus_version": body["corpus"]["version"],
+                    "models": ", ".join(panel["models"]),
+                    "cadence_hours": panel["cadence_hours"],
+                    "fingerprint": body["judge"]["fingerprint"],
+                    "labels_moved": sum(moved.values()),
+                    "hash": line.hash,
+                }
+            )
+    if not rows:
+        return NO_CHAIN
+    frame = pd.DataFrame(rows)
+    shown = pd.DataFrame(
+        {
+            "Line": frame.seq,
+            "Written": frame["at"].map(when),
+            "Changed": frame.changed.where(frame.seq > 0, "first registration"),
+            "Questions": frame.corpus_version,
+            "Models": frame.models,
+            "Hours of a slot": [row["cadence_hours"] or "none" for row in rows],
+            "Judge": frame.fingerprint.str[:12],
+            "Labels moved by rescoring": frame.labels_moved,
+            "Hash of the line": frame.hash.map(lambda found: html(HASH, found)),
+        }
+    )
+    return with_data(table(shown), "registrations", frame)
+
+
+@piece
+def judges(record: Record) -> Markup:
+    """Return whose labels the chain seals, on how many runs, and which of them are read."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in ledger_lines(record):
+        if line.kind == "labels":
+            judge, run = line.body["judge"], line.body["run"]
+            first = {"judge": judge["id"], "rules": judge["rules"], "labels_lines": 0}
+            first |= {"fingerprint": judge.get("fingerprint", ""), "first_run": run}
+            row = found.setdefault(judge_folder(judge), first)
+            row["labels_lines"] += 1
+            row["last_run"] = run
+    if not found:
+        return NO_CHAIN
+    read = judge_folder(record.reading["judge"])
+    frame = pd.DataFrame([row | {"read": name == read} for name, row in found.items()])
+    shown = pd.DataFrame(
+        {
+            "Judge": frame.judge,
+            "Rules": frame.rules.str[:12],
+            "Fingerprint": frame.fingerprint.str[:12],
+            "Lines": frame.labels_lines,
+            "First run": frame.first_run,
+            "Last run": frame.last_run,
+            "Read by this page": frame.read.map({True: "yes", False: "no"}),
+        }
+    )
+    return with_data(table(shown), "labels-lines", frame)
+
+
+@piece
+def baselines(record: Record) -> Markup:
+    """Return the newest baselines: series opened or closed, and calibrations that ended."""
+    lines = [line.body for line in ledger_lines(record) if line.kind == "baseline"]
+    names = "seq at event model series process run reason flips compared p0 values".split()
+    frame = pd.DataFrame(
+        [{name: body.get(name) for name in names} for body in lines], columns=names
+    )
+    shown = pd.DataFrame(
+        [
+            {
+                "Line": body["seq"],
+                "Written": when(body["at"]),
+                "Model": body["model"],
+                "Series": body["series"],
+                "What": " ".join(filter(None, (body.get("process"), body["event"]))),
+                "Detail": _detail(body),
+            }
+            for body in lines[: -LISTED - 1 : -1]
+        ]
+    )
+    rest = len(lines) - len(shown)
+    more = f"<p>The newest {LISTED}; {rest} older ones are in the file.</p>" if rest else ""
+    return joined([Markup(more), with_data(table(shown), "baselines", frame)])
+
+
+def _detail(body: Mapping[str, Any]) -> str:
+    if "p0" in body:
+        bound = "not estimable" if body["p0"] is None else percent(float(body["p0"]))
+        return f"{body['flips']} flips of {body['compared']}: p0 {bound}"
+    return str(body.get("reason") or f"{body['values']} values")
+
+
+@piece
+def verifier(record: Record) -> Markup:
+    """Return the place of the button that verifies the record in the reader's browser."""
+    return VERIFIER
+
+
+@piece
+def commands(record: Record) -> Markup:
+    """Return the commands that check the record offline."""
+    return html(
+        "<pre><code>drift verify --panel {0}\ndrift reproduce --panel {0}</code></pre>", record.name
+    )
+
+
+@piece
+def head(record: Record) -> Markup:
+    """Return how to hold the head of this page against a copy kept elsewhere."""
+    named = record.reading["head"]
+    return html(COMMANDS, number=named["seq"] + 1, **named)
+
+
+@piece
+def months(record: Record) -> Markup:
+    """Return the record as one file a month, with the runs in it."""
+    runs = [run for run in run_ids(record.store.folder) if run <= record.reading["run"]]
+    found = pd.Series(runs).str.replace(r"(\d{4})(\d\d).*", r"\1-\2", regex=True).value_counts()
+    link = '<a href="record/{0}.zip" download>{0}.zip</a>'
+    rows = [{"Month": html(link, month), "Runs": n} for month, n in found.sort_index().items()]
+    files = ("chain.jsonl", "head.json", "registration.json", "index.json", "SHA256SUMS")
+    links = joined((html('<a href="record/{0}">{0}</a>', name) for name in files), " · ")
+    return joined([html("<p>{}</p>", links), table(pd.DataFrame(rows))])

@@ -1,0 +1,177 @@
+"""The page of the judge: what it is, what its anchors show, its rules, and how often each decided.
+
+Rules and anchors are those of ``config/judge``; counts are of the stored labels, whichever judge
+gave them. Where the two are not the same judge, the page says so.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from drift.judging import Judge, load_judge
+from drift.judging.view import View
+from drift.report.display import piece
+from drift.report.markup import Markup, html, joined, table, with_data
+from drift.report.pages import family_links
+from drift.report.tables import Record, each, responses
+
+LANGUAGES = {"en": "English", "zh": "Chinese"}
+MOVED = (
+    '<p class="drift-banner">The labels of this record were given by another judge than the one '
+    "in config/judge (rules {:.12} there, {:.12} here). The counts are of the stored labels; the "
+    "rules and anchors shown are those of the present judge.</p>"
+)
+
+
+def _judge(record: Record) -> Judge:
+    return load_judge(record.root / "config" / "judge")
+
+
+def _labelled(record: Record) -> pd.DataFrame:
+    """Return the judged responses of the latest run and of each model's last full run.
+
+    Columns: those of :func:`responses`; language, ``en`` or ``zh``; and latest.
+    """
+    frame = responses(record)
+    frame = frame[frame.rule != ""]
+    chinese = frame.variant == "zh"
+    return frame.assign(
+        language=chinese.map({True: "zh", False: "en"}), latest=frame.run == record.reading["run"]
+    )
+
+
+@piece
+def identity(record: Record) -> Markup:
+    """Return what names the judge of this record, and whether it is the present one."""
+    named, judge = record.reading["judge"], _judge(record)
+    same = (named["rules"], named["fingerprint"]) == (judge.rules_hash, judge.fingerprint)
+    agree, anchors = named["agreement"]
+    rows = {
+        "Judge": named["id"],
+        "Rules hash": html('<span class="drift-hash">{}</span>', named["rules"]),
+        "Fingerprint": html('<span class="drift-hash">{}</span>', named["fingerprint"]),
+        "Agreement with the author": f"{agree} of {anchors} anchors",
+        "Is the judge in config/judge": "yes" if same else "no",
+    }
+    frame = pd.DataFrame({"What": list(rows), "Value": list(rows.values())})
+    warning = "" if same else html(MOVED, named["rules"], judge.rules_hash)
+    return joined([warning, table(frame)])
+
+
+@piece
+def anchors(record: Record) -> Markup:
+    """Return every anchor with its author's label, the judge's label, and what decided."""
+    rows, shown = [], []
+    for anchor in (judge := _judge(record)).anchors:
+        asked = {"prompt": anchor.prompt, "text": anchor.text, "language": anchor.language}
+        found = judge.label(status=anchor.status, declined=anchor.declined, **asked)
+        text = _marked(anchor.text, found.span)
+        rows.append(
+            {"anchor": anchor.id, "kind": anchor.kind, **asked, "status": anchor.status}
+            | {"author_label": anchor.label, "label": found.label, "rule": found.rule}
+        )
+        agrees = found.label if found.label == anchor.label else f"{found.label}, not the author's"
+        shown.append(
+            {
+                "Anchor": html("{}<br>{}", anchor.id, anchor.kind),
+                "Question and text": html("{}<br>{}", anchor.prompt, text),
+                "Author": anchor.label,
+                "Judge": agrees,
+                "Rule": found.rule,
+            }
+        )
+    return with_data(table(pd.DataFrame(shown)), "judge-anchors", pd.DataFrame(rows))
+
+
+@piece
+def rules(record: Record) -> Markup:
+    """Return every rule by language with its reason, examples, and how often it decided."""
+    judge, frame = _judge(record), _labelled(record)
+    found, examples = _rules(judge), _examples(judge)
+    unknown = pd.DataFrame({"rule": sorted(set(frame.rule) - set(found.rule))})
+    unknown = unknown.assign(kind="unknown", reason="Not a rule of the judge in config/judge.")
+    found = pd.concat([found, unknown], ignore_index=True).fillna("")
+    for name, part in (("decided_latest", frame.latest), ("decided_full", frame.full)):
+        found[name] = found.rule.map(frame[part].rule.value_counts()).fillna(0).astype(int)
+    marked = {name: _said(part) for name, part in examples.groupby("rule")}
+    shown = pd.DataFrame(
+        {
+            "Rule": found.rule,
+            "Kind": found.kind,
+            "Language": found.language.map(LANGUAGES).fillna("any"),
+            "Reason": found.reason,
+            "Examples": found.rule.map(marked).fillna(""),
+            "Decided, latest run": found.decided_latest,
+            "Decided, last full runs": found.decided_full,
+        }
+    )
+    return with_data(with_data(table(shown), "judge-rules", found), "judge-examples", examples)
+
+
+def _rules(judge: Judge) -> pd.DataFrame:
+    """Return the judge's rules by language, then the steps without a pattern, one a row."""
+    fields = ("kind", "language", "place", "reason")
+    rows = [
+        {"rule": rule.id, "pattern": rule.pattern.pattern}
+        | {name: getattr(rule, name) for name in fields}
+        for kind in judge.rules.values()
+        for rule in kind
+    ]
+    rows.sort(key=lambda row: row["language"])
+    structural = {"kind": "structural"}
+    rows += [{"rule": name, "reason": why} | structural for name, why in judge.structural.items()]
+    return pd.DataFrame(rows)[["rule", *fields, "pattern"]]
+
+
+def _examples(judge: Judge) -> pd.DataFrame:
+    """Return each rule's examples with the characters, start to end, that the rule finds."""
+    rows = []
+    for rule in (rule for kind in judge.rules.values() for rule in kind):
+        for text in rule.examples:
+            view = View(text)
+            rows.append((rule.id, text, *view.span(*rule.find(view)[0][:2])))
+    return pd.DataFrame(rows, columns=["rule", "example", "start", "end"])
+
+
+def _said(examples: pd.DataFrame) -> Markup:
+    parts = (_marked(row.example, (row.start, row.end)) for row in each(examples))
+    return joined(parts, "<br>")
+
+
+def _marked(text: str, span: tuple[int, int] | None) -> Markup:
+    start, end = span or (0, 0)
+    mark = html("<mark>{}</mark>", text[start:end]) if start < end else ""
+    return joined([text[:start], mark, text[end:]])
+
+
+@piece
+def labels(record: Record) -> Markup:
+    """Return how many labels of each kind the judge gave, by run, model and language."""
+    frame = _labelled(record)
+    keys = ["run", "model", "language", "outcome", "rule"]
+    counts = frame.groupby(keys, sort=True).size().reset_index(name="n")
+    wide = counts.pivot_table("n", keys[:3], "outcome", aggfunc="sum", fill_value=0)
+    wide = wide.reindex(columns=["refused", "answered", "undetermined"], fill_value=0)
+    wide = wide.reset_index()
+    wide["language"] = wide.language.map(LANGUAGES)
+    wide.columns = [str(name).capitalize() for name in wide.columns]
+    return with_data(table(wide), "judge-labels", counts.rename(columns={"outcome": "label"}))
+
+
+@piece
+def undetermined(record: Record) -> Markup:
+    """Return why responses of these runs have no determined label, and where they stand."""
+    judge, frame = _judge(record), _labelled(record)
+    frame = frame[frame.outcome == "undetermined"]
+    rows = [
+        {
+            "Reason": reason,
+            "Said by the rule": judge.structural.get(str(reason), ""),
+            "Responses": len(found),
+            "Families": family_links(sorted(set(found.family))),
+        }
+        for reason, found in frame.groupby("rule")
+    ]
+    none = "No response of these runs is undetermined."
+    behind = frame[["run", "model", "key", "rule", "note"]].reset_index(drop=True)
+    return with_data(table(pd.DataFrame(rows), empty=none), "judge-undetermined", behind)
