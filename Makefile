@@ -6,10 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: report env test lint lock bench phantom clean
+.PHONY: report reproduce env test lint lock bench phantom clean
 
 report: env
 	@$(BIN)/drift report --refresh
+
+# For reviewers, offline: are the answers the sealed ones, and do the published numbers follow from them?
+reproduce: env
+	@$(BIN)/drift verify --no-labels
+	@$(BIN)/drift reproduce
 
 env: $(VENV)/.ready
 

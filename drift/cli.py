@@ -32,6 +32,7 @@ from drift.records.compare import compare_runs
 from drift.records.derive import read_series
 from drift.records.ledger import Ledger
 from drift.records.registration import in_force
+from drift.records.reproduce import reproduce_record
 from drift.records.store import Store
 from drift.records.verify import verify_record
 from drift.records.verify_chain import Verification
@@ -225,23 +226,58 @@ def verify(
 
     Names the first line, response or label that disagrees, and how; exit code 4 then.
     """
-    root = project_root()
-    folder = data or root / "data"
-    names = panel or sorted(path.name for path in folder.glob("*") if Store(path).holds_anything())
-    _known(folder, names if data is None else [*names, "."])
     found = []
-    for name in names:
+    for name, folder in _records(panel, data):
         with bar("runs") as progress:
             told = partial(progress, name)
-            found.append(verify_record(folder / name, root=root, rederive=labels, progress=told))
+            found.append(verify_record(folder, root=project_root(), rederive=labels, progress=told))
     if as_json:
         print(json.dumps([asdict(item) | {"assurance": item.assurance} for item in found]))
     else:
         for item in found:
             _say_verification(item)
         if not found:
-            say(f"no record in {folder}")
+            say(f"no record in {data or project_root() / 'data'}")
     raise typer.Exit(4 if any(item.problems for item in found) else 0)
+
+
+@app.command()
+def reproduce(
+    panel: Annotated[
+        list[str] | None, typer.Option("--panel", help="Records to make again; by default all.")
+    ] = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Derive labels, readings and logs of records again, offline, and compare byte for byte.
+
+    Names the first published number that is derived otherwise; exit code 4 then. Whether the
+    answers are the sealed ones is for `verify` to say.
+    """
+    root, found = project_root(), []
+    for name, folder in _records(panel, data):
+        scratch = root / ".cache" / "reproduce" / name
+        with bar("runs") as progress:
+            told = partial(progress, name)
+            found.append(reproduce_record(folder, root=root, scratch=scratch, progress=told))
+        if found[-1].difference:
+            warn(f"{name}: what was derived is in {scratch}")
+    if as_json:
+        print(json.dumps([asdict(item) for item in found]))
+    else:
+        for item in found:
+            say(str(item))
+        if not found:
+            say(f"no record in {data or project_root() / 'data'}")
+    raise typer.Exit(4 if any(item.difference for item in found) else 0)
+
+
+def _records(panel: list[str] | None, data: Path | None) -> list[tuple[str, Path]]:
+    """Return the records named, or all that are there, each with its folder."""
+    folder = data or project_root() / "data"
+    names = panel or sorted(path.name for path in folder.glob("*") if Store(path).holds_anything())
+    _known(folder, names if data is None else [*names, "."])
+    return [(name, folder / name) for name in names]
 
 
 def _known(folder: Path, names: list[str]) -> None:

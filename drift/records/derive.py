@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -21,7 +22,7 @@ from drift.records.reading import build_reading
 from drift.records.registration import Registration, in_force, registered_bank
 from drift.records.run import Run, load_run
 from drift.records.series import SeriesState, step
-from drift.records.store import Store, append_rows, drop_rows_of
+from drift.records.store import Store, append_rows, drop_rows_of, dump_line
 from drift.records.watch import Epoch
 
 
@@ -145,6 +146,25 @@ def derive_all(store: Store, lines: Iterable[Line]) -> Iterator[tuple[Fold, Deri
     fold = Fold(store)
     for derived in filter(None, map(fold.feed, lines)):
         yield fold, derived
+
+
+def derived_files(
+    store: Store, lines: Iterable[Line], baselines: list[tuple[int, dict[str, Any]]]
+) -> Iterator[tuple[Path, bytes]]:
+    """Yield every derived file with its bytes, writing nothing: readings first, logs last.
+
+    To `baselines` are added the bodies of the ledger lines that the runs call for, each
+    with the number of the labels line that it follows.
+    """
+    logs: dict[Path, bytearray] = {store.churn: bytearray(), store.findings: bytearray()}
+    state = b""
+    for fold, derived in derive_all(store, lines):
+        baselines += [(fold.seq, body) for body in derived.baselines]
+        logs[store.churn] += b"".join(map(dump_line, derived.churn))
+        logs[store.findings] += b"".join(map(dump_line, derived.findings))
+        state = series_bytes(fold)
+        yield store.reading(derived.run), reading_bytes(derived.reading)
+    yield from ((path, bytes(data)) for path, data in (*logs.items(), (store.series, state)))
 
 
 def read_series(store: Store) -> dict[str, Any]:

@@ -7,12 +7,8 @@ label is right. Derived files are folded again from what is sealed.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -23,8 +19,9 @@ import orjson
 from drift.config import sha256_hex
 from drift.errors import IntegrityError
 from drift.judging import Judge, load_judge
-from drift.records.derive import baseline_of, derive_all, reading_bytes, series_bytes
+from drift.records.derive import baseline_of, derived_files
 from drift.records.ledger import Ledger, Line
+from drift.records.parallel import spread
 from drift.records.registration import corpus_copy, judge_identity
 from drift.records.run import label_rows, responses_hash, row_holds
 from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes
@@ -37,11 +34,8 @@ from drift.records.verify_chain import (
     first_difference,
 )
 
-#: Fewest runs for which worker processes pay.
-PARALLEL_FROM = 64
-
 #: The body of a run line, and those of the labels lines that read it.
-_Job = tuple[dict[str, Any], list[dict[str, Any]]]
+RunJob = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
 def verify_record(
@@ -78,7 +72,7 @@ def verify_record(
             asked = check_registrations(store, lines, found, root=root)
         with found.timed("texts and labels" if rederive else "texts"):
             judge = load_judge(root / "config" / "judge") if rederive else None
-            _check_runs(_Checker(store, judge, asked), _jobs(lines), workers, found, progress)
+            _check_runs(_Checker(store, judge, asked), run_jobs(lines), workers, found, progress)
             _check_strays(store, lines, found)
         if rederive and not found.problems:
             with found.timed("derived files"):
@@ -89,8 +83,9 @@ def verify_record(
     return found
 
 
-def _jobs(lines: list[Line]) -> list[_Job]:
-    jobs: dict[str, _Job] = {}
+def run_jobs(lines: list[Line]) -> list[RunJob]:
+    """Return each run line's body with those of the labels lines that read the run."""
+    jobs: dict[str, RunJob] = {}
     for line in lines:
         if line.kind == "run":
             jobs[line.body["run"]] = (line.body, [])
@@ -101,22 +96,18 @@ def _jobs(lines: list[Line]) -> list[_Job]:
 
 def _check_runs(
     checker: _Checker,
-    jobs: list[_Job],
+    jobs: list[RunJob],
     workers: int | None,
     found: Verification,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    workers = workers or (os.cpu_count() or 1 if len(jobs) >= PARALLEL_FROM else 1)
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, spawn) if workers > 1 else nullcontext() as pool:
-        parts = pool.map(checker.check, jobs, chunksize=32) if pool else map(checker.check, jobs)
-        for found.runs, part in enumerate(parts, start=1):
-            found.responses += part.responses
-            found.labels += part.labels
-            found.labels_not_rederivable += part.labels_not_rederivable
-            found.problems += part.problems
-            if progress:
-                progress(found.runs, len(jobs))
+    for found.runs, part in enumerate(spread(checker.check, jobs, workers), start=1):
+        found.responses += part.responses
+        found.labels += part.labels
+        found.labels_not_rederivable += part.labels_not_rederivable
+        found.problems += part.problems
+        if progress:
+            progress(found.runs, len(jobs))
 
 
 @dataclass(frozen=True)
@@ -127,7 +118,7 @@ class _Checker:
     judge: Judge | None
     asked: dict[str, Asked]
 
-    def check(self, job: _Job) -> Verification:
+    def check(self, job: RunJob) -> Verification:
         (run, labels), part = job, Verification(panel=job[0]["run"])
         asked = self.asked.get(run["registration"])
         data = _read(self.store.transcript(run["run"]), "texts", f"run {run['run']}", part)
@@ -259,16 +250,9 @@ def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
 
 def _check_derived(store: Store, lines: list[Line], found: Verification) -> None:
     """Fold the sealed lines again and compare what is published byte for byte."""
-    expected: dict[Path, bytearray] = {store.churn: bytearray(), store.findings: bytearray()}
-    state, due, late = b"", list[tuple[int, dict[str, Any]]](), Verification(panel=found.panel)
-    for fold, derived in derive_all(store, lines):
-        state = series_bytes(fold)
-        due += [(fold.seq, body) for body in derived.baselines]
-        expected[store.churn] += b"".join(map(dump_line, derived.churn))
-        expected[store.findings] += b"".join(map(dump_line, derived.findings))
-        _compare(store.reading(derived.run), reading_bytes(derived.reading), late)
-    for path, data in (*expected.items(), (store.series, state)):
-        _compare(path, bytes(data), late)
+    due, late = list[tuple[int, dict[str, Any]]](), Verification(panel=found.panel)
+    for path, data in derived_files(store, lines, due):
+        _compare(path, data, late)
     _check_baselines(lines, due, found)
     found.problems += late.problems
 

@@ -74,7 +74,7 @@ def chain(record: Record) -> Markup:
 def _described(line: Line) -> dict[str, Any]:
     body = line.body
     fields = {"seq": line.seq, "at": body["at"], "kind": line.kind, "run": body.get("run", "")}
-    return fields | {"hash": line.hash, "prev": body["prev"]}
+    return fields | {"hash": line.hash}
 
 
 @piece
