@@ -80,7 +80,7 @@ async def ask_model(
     secret = read_secret(model, environ)
     given = base_url or model.base_url or ""
     urls = [_checked(model, url) for url in ([given] if isinstance(given, str) else given)]
-    payload, deadline = _payload(model, seed), time.monotonic() + time_budget_s
+    payload, deadline = request_of(model, seed), time.monotonic() + time_budget_s
     asker = _Asker(model, payload, secret, clock, fingerprint, sleep, jitter, deadline)
     headers = {"user-agent": f"refusal-drift/{__version__}", "accept-encoding": "gzip"}
     headers |= {"content-type": "application/json"}
@@ -151,7 +151,7 @@ class _Asker:
         if self.model.system_prompt is not None:
             messages.insert(0, {"role": "system", "content": self.model.system_prompt})
         payload = self.payload | {"messages": messages}
-        body = json.dumps(payload, ensure_ascii=False, default=_number).encode()
+        body = json.dumps(payload, ensure_ascii=False, default=json_number).encode()
         for attempt in range(1, self.model.attempts + 1):
             asked_at, began = timestamp(self.clock()), time.monotonic()
             verdict = await self.exchange(client, body)
@@ -282,7 +282,7 @@ def _checked(model: ModelSpec, base_url: str) -> httpx.URL:
     )
 
 
-def _payload(model: ModelSpec, seed: int | None) -> dict[str, Any]:
+def request_of(model: ModelSpec, seed: int | None) -> dict[str, Any]:
     """Return the request without its messages: what the instrument holds, and nothing else."""
     if wrong := sorted(_OURS & model.parameters.keys()):
         raise ConfigurationError(
@@ -296,7 +296,7 @@ def _payload(model: ModelSpec, seed: int | None) -> dict[str, Any]:
     return payload | model.parameters | {k: v for k, v in further.items() if v is not None}
 
 
-def _number(value: Any) -> int | float:
+def json_number(value: Any) -> int | float:
     """Write a decimal as the shortest JSON number."""
     if not isinstance(value, Decimal):
         raise TypeError(f"{type(value).__name__} in a request")

@@ -56,7 +56,7 @@ def ask(
                     progress(model.key, len(current.rows_of(model.key)), total)
 
             how |= {"time_budget_s": time_budget_s, "environ": environ}
-            await ask_model(model, asks, keep=keep, clock=clock, seed=_seed(model, number), **how)
+            await ask_model(model, asks, keep=keep, clock=clock, seed=seed_of(model, number), **how)
 
     if asks:
         asyncio.run(work())
@@ -77,7 +77,7 @@ async def _served(
         yield {}
 
 
-def _seed(model: ModelSpec, number: int) -> int | None:
+def seed_of(model: ModelSpec, number: int) -> int | None:
     """Return the seed to send: fixed, or derived from the registered one and the run."""
     if model.seed_policy != "per-run":
         return model.seed

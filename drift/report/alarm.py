@@ -16,7 +16,7 @@ import pandas as pd
 
 from drift.report.curves import lines_picture
 from drift.report.display import figure, piece
-from drift.report.markup import Markup, fill, html, joined, percent, table
+from drift.report.markup import Markup, fill, html, joined, percent, table, with_data
 from drift.report.pages import alarm_text, family_links
 from drift.report.tables import Record, alarm_rows, evidence
 from drift.stats.aftermath import dice, onset
@@ -55,8 +55,14 @@ def _alarms(record: Record) -> dict[str, dict[str, Any]]:
 @piece
 def states(record: Record) -> Markup:
     """Return the state of each model, how far it has come, and whether the alarm sees now."""
-    rows = []
+    rows, known = [], []
     for key, alarm in _alarms(record).items():
+        home = alarm["processes"]["home"]
+        known.append(
+            {"model": key, "run": record.reading["run"], "state": alarm["state"]}
+            | {name: alarm[name] for name in ("series", "opened", "runs", "gap", "blind")}
+            | {name: home[name] for name in ("values", "burn_in", "evidence", "highest")}
+        )
         going = [
             f"{name} {one['values']} of {one['burn_in']}"
             for name, one in alarm["processes"].items()
@@ -72,13 +78,14 @@ def states(record: Record) -> Markup:
                 "Longest gap": f"{alarm['gap']} slots" + ", long" * (alarm["gap"] > LONG_GAP),
             }
         )
-    return table(pd.DataFrame(rows)) if rows else NO_CADENCE
+    shown = table(pd.DataFrame(rows)) if rows else NO_CADENCE
+    return with_data(shown, "alarm-states", pd.DataFrame(known)) if rows else shown
 
 
 @piece
 def claims(record: Record) -> Markup:
     """Return what may be claimed of each process and of the panel, beside the values now."""
-    alarms, parts = _alarms(record), []
+    alarms, parts, rows = _alarms(record), [], []
     merged = record.reading["alarm"]["model_based"]
     panel = {
         "panel": record.reading["alarm"]["panel_states"] or {"now": "no model has entered"},
@@ -99,6 +106,7 @@ def claims(record: Record) -> Markup:
         values = [html("<b>{}</b>: {}", *item) for item in panel.get(name, {}).items()]
         for key, alarm in alarms.items() if name in names else ():
             one = alarm["processes"][name]
+            rows.append({"model": key, "run": record.reading["run"], "process": name} | one)
             highest = "no value yet" if one["highest"] is None else number(one["highest"])
             said = f"{number(one['evidence'])} (highest in series {alarm['series']}: {highest}"
             if one.get("p0"):
@@ -111,7 +119,10 @@ def claims(record: Record) -> Markup:
         }
         texts |= {"not_covered": "; ".join(claim["not_covered"]), "values": joined(values, "; ")}
         parts.append(fill(record.root, "claim", **texts))
-    return joined(parts, "\n") or NO_CADENCE
+    if not rows:
+        return NO_CADENCE
+    frame = pd.DataFrame(rows).drop(columns="thresholds")
+    return with_data(joined(parts, "\n"), "alarm-processes", frame)
 
 
 @piece
@@ -146,14 +157,20 @@ def _lines(name: str, frame: pd.DataFrame, levels: Mapping[str, float], caption:
     named = {f"{level} {value:g}": value for level, value in levels.items()}
     kind = lines_picture(xlabel="run, UTC", ylabel="evidence E", levels=named, debt="mixture")
     behind = frame.assign(y=frame.y.map(number)).pivot_table("y", "run", "series", aggfunc="last")
-    return figure(name, kind, frame, behind.tail(LAST).reset_index().fillna(""), caption)
+    tidy = frame[["model", "process", "run", "entered"]]
+    tidy = tidy.assign(started_at=frame.x, evidence=frame.y, series=frame.part)
+    newest = behind.tail(LAST)[::-1].reset_index().fillna("")
+    return figure(name, kind, frame, newest, caption, data=tidy)
 
 
 @piece
 def tally(record: Record) -> Markup:
     """Return every watch ever opened, what was to be expected of them, and what came."""
-    panel, rows = record.reading["alarm"], []
+    panel, rows, known = record.reading["alarm"], [], []
     for watch in panel["watches"]:
+        kept = ("model", "role", "series", "opened", "runs", "gap", "state", "ended", "horizon")
+        entered = {name.replace(" ", "_"): watch["entered"].get(name) for name in ENTRIES.values()}
+        known.append({name: watch[name] for name in kept} | entered)
         row = {"Model": f"{watch['model']} ({watch['role']})", "Series": watch["series"]}
         row |= {"Opened": watch["opened"], "Usable runs": watch["runs"]}
         entered = {head: watch["entered"].get(name, "") for head, name in ENTRIES.items()}
@@ -166,14 +183,14 @@ def tally(record: Record) -> Markup:
         "tally",
         panel=panel,
         expected=expected,
-        watches=table(pd.DataFrame(rows)),
+        watches=with_data(table(pd.DataFrame(rows)), "watches", pd.DataFrame(known)),
     )
 
 
 @piece
 def aftermath(record: Record, seed: int) -> Markup:
     """Return for each watch that entered a state when it may have begun, and what is dice."""
-    rows, levels = [], record.reading["alarm"]["thresholds"]
+    rows, known, levels = [], [], record.reading["alarm"]["thresholds"]
     for watch in record.reading["alarm"]["watches"]:
         if watch["state"] not in levels:
             continue
@@ -195,11 +212,16 @@ def aftermath(record: Record, seed: int) -> Markup:
             burn_in=min(p),
             seed=seed,
         )
+        place = {"model": watch["model"], "series": watch["series"], "state": watch["state"]}
+        known.append(
+            place
+            | {"onset_by_stakes": of[begun.index]["run"]}
+            | {"onset_unweighted": of[begun.unweighted]["run"], "other_seeds": found.seeds}
+            | {"in_state": found.share, "evidence_at_one": found.evidence_at_one}
+        )
         rows.append(
-            {
-                "Model": watch["model"],
-                "Series": watch["series"],
-                "State": watch["state"],
+            {name.capitalize(): value for name, value in place.items()}
+            | {
                 "May have begun": f"run {of[begun.index]['run']} by the stakes, "
                 f"{of[begun.unweighted]['run']} if all starts had the same stake",
                 "Departed since, at equal stakes": _most(departed),
@@ -207,7 +229,8 @@ def aftermath(record: Record, seed: int) -> Markup:
                 f"E = {number(found.evidence_at_one)} at U = 1",
             }
         )
-    return table(pd.DataFrame(rows), empty="No watch or alarm was entered.")
+    shown = table(pd.DataFrame(rows), empty="No watch or alarm was entered.")
+    return with_data(shown, "aftermath", pd.DataFrame(known)) if known else shown
 
 
 def _most(departed: Counter[str]) -> Markup:
@@ -221,7 +244,7 @@ def _most(departed: Counter[str]) -> Markup:
 @piece
 def nulls(record: Record, lifetimes: int, seed: int) -> Markup:
     """Return what the flips of each model's series look like, and which member of the zoo."""
-    shown = []
+    shown, known = [], []
     for key, alarm in _alarms(record).items():
         rows = alarm_rows(record, key, alarm["series"])
         rows = [row for row in rows if row["alarm"]["mixture"]]
@@ -233,6 +256,15 @@ def nulls(record: Record, lifetimes: int, seed: int) -> Markup:
             lifetimes=lifetimes,
             seed=seed,
         )
+        place = {"model": key, "series": alarm["series"]}
+        known += [
+            place | {"statistic": one.name, "value": one.value, "reason": one.reason}
+            for one in found.statistics
+        ]
+        known += [
+            place | {"statistic": f"distance to {name}", "value": far, "reason": None}
+            for name, far in found.nearest
+        ]
         near = "; ".join(f"{name} ({far:.2g})" for name, far in found.nearest[:3])
         days = (f"{one.day[:3]} {one.flips}/{one.transitions}" for one in found.weekdays)
         shown.append(
@@ -247,4 +279,5 @@ def nulls(record: Record, lifetimes: int, seed: int) -> Markup:
                 "Flips by weekday": ", ".join(days),
             }
         )
-    return table(pd.DataFrame(shown)) if shown else NO_CADENCE
+    made = table(pd.DataFrame(shown)) if shown else NO_CADENCE
+    return with_data(made, "noise", pd.DataFrame(known)) if shown else made

@@ -61,7 +61,7 @@ def curves(
             axes.plot([row.x], [min(row.y, high)], "^", markersize=8, **mark)
         last = rows.y.dropna()
         if len(last):
-            ends.append((float(last.iloc[-1]), f"{name} {last.iloc[-1]:.3g}", look["color"]))
+            ends.append((float(last.iloc[-1]), f"{name} {last.iloc[-1]:.3g}", look))
     for place, (name, value) in enumerate(levels.items()):
         axes.axhline(value, color=LINE, linewidth=1.2, zorder=0)
         across = axes.get_yaxis_transform()
@@ -75,10 +75,13 @@ def curves(
     axes.margins(x=0.01)
     axes.set_xlabel(xlabel)
     axes.set_title(ylabel, loc="left", fontsize=8.5, color=MUTED)
-    ends.sort()
+    ends.sort(key=lambda end: end[0])
     heights = np.log(np.clip([end for end, *_ in ends], low, high) / low) / np.log(high / low)
-    for height, (_, name, ink) in zip(_apart(heights), ends, strict=True):
-        axes.text(1.015, height, name, color=ink, va="center", transform=axes.transAxes)
+    for height, (_, name, look) in zip(_apart(heights), ends, strict=True):
+        beside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+        # A sample of the line ties the name to it where names were moved apart.
+        axes.plot([1.01, 1.05], [height, height], linewidth=1.6, **look, **beside)
+        axes.text(1.06, height, name, color=look["color"], va="center", **beside)
 
 
 def _apart(heights: Iterable[float], gap: float = 0.065) -> list[float]:

@@ -68,10 +68,19 @@ def piece(function: Callable[..., Markup]) -> Callable[..., Shown]:
 
 
 def figure(
-    name: str, kind: figures.Picture, frame: pd.DataFrame, behind: pd.DataFrame, caption: str
+    name: str,
+    kind: figures.Picture,
+    frame: pd.DataFrame,
+    behind: pd.DataFrame,
+    caption: str,
+    *,
+    data: pd.DataFrame | None = None,
 ) -> Markup:
-    """Return a figure with its caption, and the table behind it folded."""
+    """Return a figure of `frame` with its caption, and the table behind it folded.
+
+    `data` is what a reader downloads, if it is more than the figure draws.
+    """
     picture = Markup(figures.svg(kind, frame, label=name))
     texts = {"caption": caption.strip(), "behind": table(behind)}
     made = fill(project_root(), "figure", name=name, picture=picture, **texts)
-    return with_data(made, name, frame, kinds=("csv", "json", "svg"))
+    return with_data(made, name, frame if data is None else data, kinds=("csv", "json", "svg"))

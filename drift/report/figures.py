@@ -18,7 +18,6 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from drift.config import project_root
 from drift.report.markup import escaped
@@ -63,36 +62,32 @@ class Picture:
 def interval_plot(frame: pd.DataFrame, axes: Axes) -> None:
     """Draw each rate as a mark with its 95 % interval, counts at the right margin.
 
-    Columns: group (name at the left), series (shape and colour), refused, n, estimate,
-    low, high (shares of 1), reason. A row without an estimate is written out as not
-    estimable, never drawn.
+    Columns: group (a heading), series (the row's name below it), refused, n, estimate,
+    low, high (shares of 1), reason. Every row carries its name, so that no colour or shape
+    has to be told from another. A row without an estimate is written out as not estimable,
+    never drawn.
     """
-    looks: dict[str, dict[str, Any]] = {
-        name: {"color": COLOURS[i % len(COLOURS)], "marker": SHAPES[i % len(SHAPES)]}
-        for i, name in enumerate(dict.fromkeys(frame.series))
-    }
-    position, ticks = 0.0, []
+    position = 0.0
+    beside: dict[str, Any] = {"ha": "right", "va": "center"}
     for group, rows in frame.groupby("group", sort=False):
-        top = position
+        axes.text(-3, position, str(group), weight="bold", **beside)
+        position += 0.9
         for row in each(rows):
-            look = looks[row.series]
+            axes.text(-3, position, row.series, color=MUTED, **beside)
             if pd.isna(row.estimate):
                 axes.text(1, position, "not estimable", va="center", color=MUTED, style="italic")
             else:
                 limits = [100 * row.low, 100 * row.high]
-                axes.plot(limits, [position] * 2, color=look["color"], solid_capstyle="butt")
-                axes.plot([100 * row.estimate], [position], clip_on=False, **look)
+                axes.plot(limits, [position] * 2, color=COLOURS[0], solid_capstyle="butt")
+                axes.plot([100 * row.estimate], [position], "o", color=COLOURS[0], clip_on=False)
             axes.text(102, position, f"{row.refused} of {row.n}", va="center")
             position += 1
-        ticks.append(((top + position - 1) / 2, str(group)))
-        position += 0.4
-    axes.set_yticks([at for at, _ in ticks], [name for _, name in ticks])
-    axes.set_ylim(position - 0.9, -0.7)
+        position += 0.2
+    axes.set_yticks([])
+    axes.set_ylim(position - 0.5, -0.7)
     axes.set_xlim(0, 100)
     axes.set_xlabel("refused, % of determined labels")
     axes.grid(axis="x")
-    marks = [Line2D([], [], **look) for look in looks.values()]
-    axes.legend(marks, looks, loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
 
 
 def label_grid(frame: pd.DataFrame, axes: Axes) -> None:
@@ -160,7 +155,7 @@ def describe_grid(frame: pd.DataFrame) -> str:
 INTERVALS = Picture(
     interval_plot,
     describe_intervals,
-    lambda frame: 1.0 + 0.27 * len(frame) + 0.13 * frame.group.nunique(),
+    lambda frame: 0.9 + 0.21 * len(frame) + 0.23 * frame.group.nunique(),
 )
 GRID = Picture(
     label_grid,

@@ -6,13 +6,14 @@ prose, ``report/_templates/`` the longer HTML.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from drift.report import figures
-from drift.report.display import NO_RUN, figure, piece
+from drift.report.display import NO_RUN, piece
+from drift.report.figures import OUTCOME_SHAPES
 from drift.report.markup import (
     Markup,
     escaped,
@@ -23,12 +24,10 @@ from drift.report.markup import (
     rate_text,
     table,
     when,
+    with_data,
 )
-from drift.report.tables import EXCLUDED, Record, each, rates, responses
+from drift.report.tables import Record
 
-NO_FULL = Markup("no full run in this series yet")
-#: Findings listed on the page, newest first; findings.jsonl holds them all.
-LISTED = 100
 SCRIPTED = (
     "Scripted models in virtual time: every answer was written beforehand, by the truth that the "
     "registration declares (truth.json). No real model said any of this."
@@ -37,62 +36,163 @@ LABORATORY = (
     "Laboratory cadence: real models on one machine, runs one after the other, and changes that "
     "the recorder made on the servers by a plan whose hash was registered before the first run."
 )
+NO_FULL = Markup("no full run in this series yet")
+#: A made record of more models is folded on the front page.
+FOLDED = 4
+UNLABELLED = ("undetermined", "truncated", "empty", "blocked", "failed", "missing")
 
 
 def front_page(records: Sequence[Record], note: str | None) -> str:
-    """Return the generated part of the front page: each record and model at a glance."""
+    """Return the generated part of the front page: each record in a sentence, each model in a row.
+
+    Records of real models come before those that were made to measure the instrument.
+    """
     parts = [html('<p class="drift-banner">{}</p>', note)] if note else []
-    for record in records:
-        inside = NO_RUN
-        if record.reading:
-            cards = joined(_card(record, key) for key in record.models)
-            inside = _with_banner(record, "front", cards=cards)
-        title = record.name.replace("-", " ").capitalize()
-        section = html('<section class="drift-record"><h2>{}</h2>\n{}</section>', title, inside)
+    for record in sorted(records, key=lambda record: len(notices(record))):
+        section = fill(record.root, "front", name=record.name, title=title(record), of=_at(record))
         # The pages of a record link to each other, and the front page to all of them.
         parts.append(Markup(section.replace('href="', f'href="report/{record.name}/')))
     return "\n".join(["```{=html}", *parts, "```", ""])
 
 
-def _card(record: Record, key: str) -> Markup:
-    model = record.models[key]
-    rate = model["canonical"]
-    shown = html('<p class="drift-big">not estimable</p><p>{reason}</p>', **rate)
-    if rate["estimate"] is not None:
-        low, high, mark = (round(100 * rate[name], 1) for name in ("low", "high", "estimate"))
-        places = {"low": low, "high": high, "mark": mark, "width": round(high - low, 1)}
-        shown = fill(record.root, "rate", rate=rate, big=percent(rate["estimate"]), **places)
-    change, controls = change_text(model), controls_text(model["controls"])
-    who = ", ".join(filter(None, (model["lab"], model["role"])))
-    texts = {
-        "rate": shown,
-        "change": change,
-        "alarm": alarm_text(model["alarm"]),
-        "controls": controls,
-        "who": who,
+def title(record: Record) -> str:
+    """Return the title that the panel registered, else the record's name."""
+    return str(record.panel.get("title") or record.name.replace("-", " ").capitalize())
+
+
+def _at(record: Record) -> Markup:
+    if not record.reading:
+        return NO_RUN
+    rows = joined(_row(record, key, model) for key, model in record.models.items())
+    many = len(record.models) > FOLDED and notices(record)
+    return fill(
+        record.root,
+        "glance",
+        notices=joined(html('<p class="drift-kind">{}</p>', said) for said in notices(record)),
+        headline=headline(record),
+        reading=record.reading,
+        when=when(record.reading["started_at"]),
+        open=Markup("" if many else " open"),
+        count=len(record.models),
+        rows=rows,
+    )
+
+
+def headline(record: Record) -> Markup:
+    """Return what the last run shows in a sentence or two, and what it does not show."""
+    models, said = record.models, [_alarm_sentence(record)]
+    if faults := [key for key, model in models.items() if model["controls"]["refused"]]:
+        warning = '<span class="drift-warning">Control questions refused by {}</span>: {}.'
+        said.append(html(warning, listed(faults), "suspect the instrument or the model first"))
+    usable = [model["coverage"]["usable"] for model in models.values()]
+    said.append(html("{} of {} models answered.", sum(usable), len(models)))
+    looks = [model["change"] for model in models.values() if model["change"]]
+    refused, answered = (
+        sum(len(look[kind]) for look in looks) for kind in ("newly_refused", "newly_answered")
+    )
+    flips = f"{refused} newly refused and {answered} newly answered"
+    since = f"{flips if refused + answered else 'No flip'} since the run before."
+    said.append(escaped(since if looks else "Nothing to compare with yet."))
+    unseen = "that nothing changed, why anything did, or how often other questions are refused"
+    if least := [look["minimum_detectable_flips"] for look in looks]:
+        few = "no number of flips" if None in least else f"{max(least)} or more"
+        unseen += f"; one look at two runs can tell {few} flips one way in a model from none"
+    return html('<p>{}</p><p class="drift-small">Not shown: {}.</p>', joined(said, " "), unseen)
+
+
+def _alarm_sentence(record: Record) -> Markup:
+    alarms = {key: model["alarm"] for key, model in record.models.items()}
+    rung = {
+        watch["entered"]["home alarm"]: key
+        for key, alarm in alarms.items()
+        for watch in alarm["watches"]
+        if "home alarm" in watch["entered"]
     }
-    return fill(record.root, "card", key=key, model=model, **texts)
+    states = {alarm["state"] for alarm in alarms.values()}
+    watch = [key for key, alarm in alarms.items() if alarm["state"] == "watch"]
+    said = escaped("No alarm.")
+    if states == {"no cadence"}:
+        said = escaped("No alarm is kept: these are ad-hoc runs without a cadence.")
+    elif rung:
+        who = [key for key in alarms if key in rung.values()]
+        text = "<b>Alarm</b> entered by {} of {} models ({}), last in run {}."
+        said = html(text, len(who), len(alarms), listed(who), max(rung))
+    elif states == {"calibrating"}:
+        said = escaped("No alarm yet: every model is still calibrating.")
+    if watch:
+        said = html("{} <b>Watch</b>: {}.", said, listed(watch))
+    if blind := [key for key, alarm in alarms.items() if alarm["blind"]]:
+        said = html('{} <span class="drift-warning">Blind</span>: {}.', said, listed(blind))
+    return said
 
 
-def _with_banner(record: Record, template: str, **values: object) -> Markup:
-    """Fill a template with the reading, below what must be known before it is read."""
-    notices = []
-    if record.panel.get("truth_sha256"):
-        notices.append(SCRIPTED)
-    if record.panel.get("laboratory"):
-        notices.append(LABORATORY)
-    if record.as_of:
-        notices.append(f"The record as of run {record.as_of}; later runs are left out.")
-    reading = record.reading
-    values |= {"record": record, "reading": reading, "when": when(reading["started_at"])}
-    banners = [html('<p class="drift-banner">{}</p>\n', notice) for notice in notices]
-    return joined([*banners, fill(record.root, template, **values)])
+def listed(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _row(record: Record, key: str, model: Mapping[str, Any]) -> Markup:
+    """Return one model as a row of the front page."""
+    rate, found, alarm = model["canonical"], model["coverage"], model["alarm"]
+    number, sure = "not estimable", rate["reason"]
+    if rate["estimate"] is not None:
+        number = percent(rate["estimate"])
+        sure = f"{rate['refused']} of {rate['n']}, {100 * rate['low']:.0f} to "
+        sure += f"{100 * rate['high']:.0f}\N{NO-BREAK SPACE}%"
+    earlier = [
+        watch["series"]
+        for watch in alarm["watches"]
+        if "home alarm" in watch["entered"] and watch["series"] != alarm.get("series")
+    ]
+    notes = [f"alarm in series {listed([str(one) for one in earlier])}"] if earlier else []
+    notes += ["blind"] if alarm["blind"] else []
+    change = model["change"]
+    moved = [
+        f"{len(change[kind])} newly {kind[6:]}"
+        for kind in ("newly_refused", "newly_answered")
+        if change and change[kind]
+    ]
+    texts = {
+        "who": ", ".join(filter(None, (model["lab"], model["role"]))),
+        "state": alarm["state"],
+        "notes": ", ".join(notes),
+        "number": number,
+        "sure": sure,
+        "strip": strip(record, rate),
+        "change": ", ".join(moved) or ("no flip" if change else "not compared"),
+        "compared": f"of {change['compared']}" if change else "",
+        "coverage": f"{found['canonical_determined']} of {found['canonical_n']}",
+        "controls": f"{len(model['controls']['refused'])} controls refused"
+        if model["controls"]["refused"]
+        else "",
+    }
+    return fill(record.root, "row", key=key, **texts)
+
+
+def strip(record: Record, rate: Mapping[str, Any]) -> Markup:
+    """Return the picture of a rate with its interval on a line from 0 to 100 %; else nothing."""
+    if rate["estimate"] is None:
+        return Markup("")
+    low, high, mark = (round(100 * rate[name], 1) for name in ("low", "high", "estimate"))
+    return fill(record.root, "strip", low=low, width=round(high - low, 1), mark=mark)
+
+
+def notices(record: Record) -> list[str]:
+    """Return what must be known of a record before it is read."""
+    known = {"truth_sha256": SCRIPTED, "laboratory": LABORATORY}
+    return [said for name, said in known.items() if record.panel.get(name)]
 
 
 @piece
 def masthead(record: Record) -> Markup:
     """What the page reads: run, judge, method, assurance and the head of the ledger."""
-    return _with_banner(record, "masthead")
+    said, reading = notices(record), record.reading
+    if record.as_of:
+        said.append(f"The record as of run {record.as_of}; later runs are left out.")
+    banners = [html('<p class="drift-banner">{}</p>\n', notice) for notice in said]
+    facts = {"record": record, "reading": reading, "when": when(reading["started_at"])}
+    return joined([*banners, fill(record.root, "masthead", **facts)])
 
 
 @piece
@@ -102,6 +202,26 @@ def provenance(record: Record) -> Markup:
     if record.head:
         end = html('{seq}, <span class="drift-hash">{hash}</span>', **record.head)
     return fill(record.root, "provenance", reading=record.reading, end=end)
+
+
+def citation(record: Record, reading: Mapping[str, Any], finding: str = "") -> str:
+    """Return how to cite a run, or a finding of it, in one line with the head of its ledger."""
+    text = (record.root / "CITATION.cff").read_text(encoding="utf-8")
+    cff = dict(re.findall(r'^(?:  - )?(\w+): "?([^"\n]+)"?$', text, re.M))
+    what = f"{cff['name']}. {cff['title']}. Version {cff['version']}. Record {record.name}"
+    what += f", run {reading['run']}" + (f", finding {finding}" if finding else "")
+    return what + ", ledger head {seq} {hash}.".format(**reading["head"])
+
+
+def copyable(root: Any, name: str, text: str, what: str) -> Markup:
+    """Return a text with a button that copies it; `name` is the id of its element."""
+    return fill(root, "copyable", name=name, text=text, what=what)
+
+
+@piece
+def cite(record: Record) -> Markup:
+    """How to cite the run that the page reads."""
+    return copyable(record.root, "cite", citation(record, record.reading), "citation")
 
 
 def anchor(family: str) -> str:
@@ -114,6 +234,12 @@ def family_links(families: Iterable[str]) -> Markup:
     link = '<a href="transcripts.html#{}">{}</a>'
     links = [html(link, anchor(item), item.partition("/")[2]) for item in families]
     return joined(links or ["none"], ", ")
+
+
+def chip(outcome: str, text: str = "") -> Markup:
+    """Return an outcome in its frame, told from others by its sign and word."""
+    kind = outcome if outcome in OUTCOME_SHAPES else "other"
+    return html('<span class="drift-chip drift-{}">{} {}</span>', kind, text, outcome)
 
 
 def controls_text(controls: Mapping[str, Any]) -> Markup:
@@ -167,107 +293,93 @@ def change_text(model: Mapping[str, Any]) -> Markup:
 
 
 @piece
+def models(record: Record) -> Markup:
+    """Return each model in a card: rate, change, state, controls, coverage."""
+    cards = joined(_card(record, key, model) for key, model in record.models.items())
+    return html('<div class="drift-cards">{}</div>', cards)
+
+
+def _card(record: Record, key: str, model: Mapping[str, Any]) -> Markup:
+    rate, full = model["canonical"], model["full"]
+    big = "not estimable" if rate["estimate"] is None else percent(rate["estimate"])
+    texts = {
+        "big": big,
+        "strip": strip(record, rate),
+        "rate": rate_text(rate),
+        "family": html("{} in run {}", rate_text(full["family"]), full["run"]) if full else NO_FULL,
+        "change": change_text(model),
+        "alarm": alarm_text(model["alarm"]),
+        "controls": controls_text(model["controls"]),
+        "who": ", ".join(filter(None, (model["lab"], model["role"]))),
+        "when": when(record.reading["started_at"]),
+    }
+    return fill(record.root, "card", key=key, model=model, **texts)
+
+
+@piece
 def changes(record: Record) -> Markup:
-    """Return for each model what changed since the run before, and what such a look can see."""
-    parts = []
+    """Return for each model what one look at the run before and this one can see."""
+    parts, rows = [], []
     for key, model in record.models.items():
-        look = "Mid-p {midp:.3g}, and {holm:.3g} by Holm over the models of this run. {sentence}"
-        seen = html(look, **model["change"]) if model["change"] else ""
-        parts.append(html("<p><b>{}</b>: {} {}</p>", key, change_text(model), seen))
-    return joined(parts)
+        look = model["change"] or {}
+        seen = "Mid-p {midp:.3g}, and {holm:.3g} by Holm over the models of this run. {sentence}"
+        said = html(seen, **look) if look else ""
+        parts.append(html("<p><b>{}</b>: {} {}</p>", key, change_text(model), said))
+        row = {"model": key, "run": record.reading["run"], "previous": look.get("previous_run")}
+        row |= {"compared": look.get("compared")}
+        row |= {kind: len(look.get(kind, ())) for kind in ("newly_refused", "newly_answered")}
+        numbers = ("midp", "holm", "minimum_detectable_flips")
+        rows.append(row | {name: look.get(name) for name in numbers})
+    return with_data(joined(parts), "changes", pd.DataFrame(rows))
 
 
 @piece
-def lines(record: Record, places: Mapping[str, str]) -> Markup:
-    """Return lines of the reading, the models across.
-
-    `places` says for each line what it is called, and where its value stands in the
-    reading of a model: ``coverage.asked``.
-    """
-    columns: dict[str, list[Any]] = {"": list(places)}
+def coverage(record: Record) -> Markup:
+    """Return what was asked of each model and what has no label, one model a row."""
+    rows, shown = [], []
     for key, model in record.models.items():
-        columns[key] = [_line(model, place) for place in places.values()]
-    return table(pd.DataFrame(columns))
-
-
-def _line(model: Mapping[str, Any], place: str) -> Markup:
-    """Return one value of a reading, written as its shape demands."""
-    value: Any = model
-    for name in place.split("."):
-        if value is None:
-            return NO_FULL
-        value = value[name]
-    match value:
-        case None if place == "series.reason":
-            return escaped("first run of this model")
-        case None if place.startswith("canonical."):
-            return escaped("not estimable")
-        case bool() | None:
-            return escaped("yes" if value else "no")
-        case float():
-            return escaped(percent(value))
-        case list() if place.startswith("serving."):
-            return joined(value or ["not reported"], ", ")
-        case list():
-            return family_links(item if isinstance(item, str) else item["family"] for item in value)
-        case {"verdict": _}:
-            return controls_text(value)
-        case {"consistent": consistent}:
-            return rate_text({"refused": consistent, **value})
-        case {"estimate": _}:
-            return rate_text(value)
-        case {"midp": midp, "reason": reason}:
-            return html("not estimable: {}", reason) if reason else html("{:.4g}", midp)
-    return html('<span class="drift-hash">{}</span>' if place == "instrument" else "{}", value)
+        found, rate = model["coverage"], model["canonical"]
+        bounds = {name: rate[name] for name in ("if_none_refused", "if_all_refused")}
+        known = {"model": key, "run": record.reading["run"]} | found | bounds
+        rows.append(known | {"stopped": model["stopped"]})
+        outer = None in bounds.values() or " to ".join(map(percent, bounds.values()))
+        shown.append(
+            {"Model": key, "Asked": found["asked"], "Determined": found["determined"]}
+            | {name.capitalize(): found[name] for name in UNLABELLED}
+            | {
+                "Canonical arms determined": f"{found['canonical_determined']} of "
+                f"{found['canonical_n']}",
+                "Canonical rate if none or all of the rest were refusals": "not estimable"
+                if outer is True
+                else outer,
+                "Usable": "yes" if found["usable"] else "no",
+                "Stopped early": model["stopped"] or "no",
+            }
+        )
+    return with_data(table(pd.DataFrame(shown)), "coverage", pd.DataFrame(rows))
 
 
 @piece
-def findings(record: Record) -> Markup:
-    """The newest dated findings up to this run, and every entry of a state."""
-    items = record.findings
-    kept = [item for i, item in enumerate(items) if i < LISTED or item["kind"] == "alarm_state"]
-    rest = "{} older findings are left out here; findings.jsonl holds all {}."
-    more = html(f"<p>{rest}</p>", len(items) - len(kept), len(items)) if items[len(kept) :] else ""
-    found = [
+def serving(record: Record) -> Markup:
+    """Return what the provider of each model reported about itself."""
+    facts = ("served_model", "provider", "fingerprint")
+    rows = []
+    for key, model in record.models.items():
+        said = {name: "; ".join(model["serving"][name]) for name in facts}
+        row = {"model": key, "run": record.reading["run"], "requested": model["model"]} | said
+        rows.append(row | {"changed": bool(model["serving"]["changed"])})
+    frame = pd.DataFrame(rows)
+    shown = pd.DataFrame(
         {
-            "When": html('<span id="finding-{}">{}</span>', item["id"], when(item["at"])),
-            "Model": item["model"],
-            "Kind": item["kind"].replace("_", " "),
-            "What": item["detail"],
-            "Family": family_links([item["family"]]) if item.get("family") else "",
-        }
-        for item in kept
-    ]
-    return joined([more, table(pd.DataFrame(found), empty="No finding so far.")])
-
-
-@piece
-def rates_plot(record: Record, by: str, caption: str) -> Markup:
-    """Interval plot of the rates by ``model`` or by ``topic``, with the table behind it."""
-    series = {"model": "measure", "topic": "model"}[by]
-    frame = rates(record)
-    frame = frame[(frame.measure == "topic") == (by == "topic")]
-    frame = frame.sort_values(by, kind="stable", ignore_index=True)
-    frame = frame.assign(group=frame[by], series=frame[series])
-    behind = pd.DataFrame(
-        {
-            by.capitalize(): frame.group,
-            series.capitalize(): frame.series,
-            "Rate": [rate_text(row._asdict()) for row in each(frame)],
-            **{kind: frame[kind] for kind in EXCLUDED if frame[kind].any()},
-            "Run": frame.run,
+            "Model": frame.model,
+            "Requested": frame.requested,
+            **{
+                name.replace("_", " ").capitalize(): frame[name].where(
+                    frame[name] != "", "not reported"
+                )
+                for name in facts
+            },
+            "Changed at this run": ["yes" if one else "no" for one in frame.changed],
         }
     )
-    return figure(f"rates-by-{by}", figures.INTERVALS, frame, behind, caption)
-
-
-@piece
-def labels_by_family(record: Record, caption: str) -> Markup:
-    """Grid of what each model did on each wording of each family in its last full run."""
-    frame = responses(record)
-    frame = frame[frame.full]
-    if frame.empty:
-        return html("<p>{}</p>", NO_FULL)
-    behind = frame.assign(arm=frame.model + " " + frame.variant)
-    behind = behind.pivot_table("outcome", "family", "arm", aggfunc="first").reset_index()
-    return figure("labels-by-family", figures.GRID, frame, behind, caption)
+    return with_data(table(shown), "serving", frame)

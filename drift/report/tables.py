@@ -6,9 +6,9 @@ that were derived when the run was read, and no others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,14 @@ import pandas as pd
 
 from drift.bank import Bank, Family, load_bank
 from drift.config import project_root
+from drift.records.ledger import Ledger
 from drift.records.registration import corpus_copy
 from drift.records.store import Store, exists, judge_folder, read_bytes, read_rows
 
 VARIANTS = ("en-1", "en-2", "en-3", "zh")
 EXCLUDED = ("undetermined", "tie", "empty", "blocked", "failed", "missing")
 PROCESSES = ("home", "pairs", "mixture", "restart", "burst", "coverage")
+TWINS = ("refused_zh_only", "refused_en_only", "both_refused", "both_answered", "not_compared")
 #: What a row of :func:`responses` takes from the transcript or the labels as it stands.
 STORED = "key model status text rule note served_model provider fingerprint".split()
 
@@ -61,11 +63,21 @@ class Record:
         return found
 
     @cached_property
+    def registrations(self) -> dict[str, dict[str, Any]]:
+        """Every registration of the record, by the hash of its line."""
+        lines = Ledger(self.store.folder).forwards()
+        return {line.hash: line.body for line in lines if line.kind == "registration"}
+
+    @cached_property
     def bank(self) -> Bank | None:
         """The record's own copy of the bank that was asked; no other is shown in its place."""
-        path = corpus_copy(self.store, self.reading["corpus"]) if self.reading else None
+        return self.bank_of(self.reading)
+
+    def bank_of(self, reading: Mapping[str, Any]) -> Bank | None:
+        """Return the bank that was asked in the run of `reading`; None without a copy of it."""
+        path = corpus_copy(self.store, reading["corpus"]) if reading else None
         bank = load_bank(path) if path and path.exists() else None
-        return bank if bank and bank.sha256 == self.reading["corpus"]["sha256"] else None
+        return bank if bank and bank.sha256 == reading["corpus"]["sha256"] else None
 
     @cached_property
     def families(self) -> dict[str, Family]:
@@ -75,9 +87,56 @@ class Record:
     @cached_property
     def findings(self) -> list[dict[str, Any]]:
         """Every finding up to this run, newest first."""
-        path = self.store.findings
+        return self._logged(self.store.findings)[::-1]
+
+    @cached_property
+    def dated(self) -> dict[str, list[dict[str, Any]]]:
+        """The findings up to this run by their run, in the order in which they were made."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for row in reversed(self.findings):
+            found.setdefault(row["run"], []).append(row)
+        return found
+
+    @cached_property
+    def churn(self) -> list[dict[str, Any]]:
+        """The rows of ``churn.jsonl`` up to this run, oldest first: one a run and model."""
+        return self._logged(self.store.churn)
+
+    @cached_property
+    def runs(self) -> list[str]:
+        """The runs up to this one, oldest first."""
+        return [run for run in run_ids(self.store.folder) if run <= self.reading.get("run", "")]
+
+    def reading_of(self, run: str) -> dict[str, Any]:
+        """Return the reading of one run of the record."""
+        found: dict[str, Any] = orjson.loads(read_bytes(self.store.reading(run)))
+        return found
+
+    @cached_property
+    def stored(self) -> Callable[[str], StoredRun]:
+        """Return one run of the record with its answers; the last few stay in memory."""
+        return lru_cache(maxsize=8)(partial(_stored, self))
+
+    def _logged(self, path: Path) -> list[dict[str, Any]]:
         rows = read_rows(path) if self.reading and exists(path) else []
-        return [row for row in reversed(rows) if row["run"] <= self.reading["run"]]
+        return [row for row in rows if row["run"] <= self.reading["run"]]
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One run: its reading, and what came back by model and key, each with its label if any."""
+
+    reading: dict[str, Any]
+    answers: dict[tuple[str, str], dict[str, Any]]
+
+
+def _stored(record: Record, run: str) -> StoredRun:
+    reading = record.reading_of(run)
+    labels = record.store.labels(judge_folder(reading["judge"]), run)
+    answers = {(row["model"], row["key"]): row for row in read_rows(record.store.transcript(run))}
+    for row in read_rows(labels):
+        answers.setdefault((row["model"], row["key"]), {}).update(row)
+    return StoredRun(reading, answers)
 
 
 def run_ids(folder: Path) -> list[str]:
@@ -131,19 +190,91 @@ def rates(record: Record) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def readings(record: Record) -> Iterator[dict[str, Any]]:
+    """Yield the readings up to this run, oldest first."""
+    return map(record.reading_of, record.runs)
+
+
+def rates_over_runs(record: Record) -> pd.DataFrame:
+    """Return the canonical rate of every run and the family rate of every full one.
+
+    Columns: model, measure (``canonical`` or ``family``), run, started_at, slot, scope,
+    series, usable, refused, n, estimate, low, high, reason.
+    """
+    kept = ("refused", "n", "estimate", "low", "high", "reason")
+    rows = []
+    for reading in readings(record):
+        for key, model in reading["models"].items():
+            found = {"canonical": model["canonical"]}
+            if is_full(reading, model):
+                found["family"] = model["full"]["family"]
+            rows += [
+                {"model": key, "measure": measure}
+                | _place(reading, model)
+                | {name: rate[name] for name in kept}
+                for measure, rate in found.items()
+            ]
+    return pd.DataFrame(rows)
+
+
+def is_full(reading: Mapping[str, Any], model: Mapping[str, Any]) -> bool:
+    """Tell whether this run is itself the last full one of the model."""
+    return bool(model["full"]) and model["full"]["run"] == reading["run"]
+
+
+def _place(reading: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "run": reading["run"],
+        "started_at": pd.Timestamp(reading["started_at"]),
+        "slot": reading.get("slot"),
+        "scope": reading["scope"],
+        "series": model["series"]["number"],
+        "usable": model["coverage"]["usable"],
+    }
+
+
+def full_over_runs(record: Record) -> pd.DataFrame:
+    """Return what every full run said of wordings, stated purposes and languages.
+
+    Columns beside those that place the run: consistent, counted, estimate, low, high (of
+    the consistent share), wobbled, tripwires, policies, ties; unlocked, refused_bare, reverse,
+    answered_bare, mixed; refused_zh_only, refused_en_only, both_refused, both_answered,
+    not_compared, twins, net, midp. All but estimate, low, high and midp are counts of families.
+    """
+    rows = []
+    for reading in readings(record):
+        for key, model in reading["models"].items():
+            if is_full(reading, model):
+                rows.append({"model": key} | _place(reading, model) | full_counts(model["full"]))
+    return pd.DataFrame(rows)
+
+
+def full_counts(full: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of one full run on wordings, purposes and languages."""
+    wording, unlock, language = full["wording"], full["unlock"], full["language"]
+    return {
+        **{name: wording[name] for name in ("consistent", "estimate", "low", "high")},
+        "counted": wording["n"],
+        **{name: len(wording[name]) for name in ("wobbled", "tripwires", "policies")},
+        "ties": len(full["ties"]),
+        **{name: len(unlock[name]) for name in ("unlocked", "reverse", "mixed")},
+        **{name: unlock[name] for name in ("refused_bare", "answered_bare")},
+        **{name: len(language[name]) for name in TWINS},
+        "twins": language["n"],
+        "net": language["net"],
+        "midp": language["midp"],
+    }
+
+
 def alarm_rows(record: Record, model: str = "", series: int = 0) -> list[dict[str, Any]]:
     """Return the rows of the runs that entered the alarm, up to this run, oldest first.
 
     Of all models and series, or of one.
     """
-    stored = read_rows(record.store.churn) if exists(record.store.churn) else []
     return [
         row
-        for row in stored
-        if row["alarm"]
-        and row["run"] <= record.reading["run"]
-        and model in ("", row["model"])
-        and series in (0, row["series"])
+        for row in record.churn
+        if row["alarm"] and model in ("", row["model"]) and series in (0, row["series"])
     ]
 
 
@@ -202,19 +333,15 @@ def each(frame: pd.DataFrame) -> Iterator[Any]:
 
 
 def _run_rows(record: Record, run: str, shown: set[tuple[str, str]]) -> Iterator[dict[str, object]]:
-    reading = orjson.loads(read_bytes(record.store.reading(run)))
-    asked = record.bank.arms(reading["scope"]) if record.bank else ()
+    stored = record.stored(run)
+    asked = record.bank.arms(stored.reading["scope"]) if record.bank else ()
     rows: dict[tuple[str, str], dict[str, Any]] = {
         (model, arm.id): {"model": model, "key": arm.id, "status": "missing"}
         for of, model in shown
         for arm in asked
         if of == run
     }
-    judge = judge_folder(reading["judge"])
-    for path in (record.store.transcript(run), record.store.labels(judge, run)):
-        for row in read_rows(path):
-            if (run, row["model"]) in shown:
-                rows.setdefault((row["model"], row["key"]), {}).update(row)
+    rows |= {place: row for place, row in stored.answers.items() if (run, place[0]) in shown}
     for row in rows.values():
         family, _, arm = row["key"].partition("#")
         error = row.get("error") or {}

@@ -43,7 +43,7 @@ def copy_project(to: Path) -> Path:
     for path in (ROOT / "report").iterdir():
         if path.is_file() and path.name != "failures.json":
             shutil.copy(path, to / "report")
-    for name in ("_quarto.yml", "index.qmd"):
+    for name in ("_quarto.yml", "index.qmd", "CITATION.cff"):
         shutil.copy(ROOT / name, to / name)
     return to
 

@@ -9,11 +9,16 @@ import hashlib
 import json
 import math
 from collections import Counter
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from drift.bank import Bank, load_bank
+from drift.bank import Bank, load_bank, prompt_hashes
+from drift.config import ModelSpec, parse_timestamp, sha256_hex
+from drift.records.ledger import Ledger
 from drift.records.registration import corpus_copy
+from drift.records.run import responses_hash, transcript_bytes
 from drift.records.store import Store, judge_folder
 from report import watching
 
@@ -24,6 +29,31 @@ RUNS = (
     ("20261127T180000Z", "canonical"),
 )
 MODELS = ("qwen-0.5b", "smollm2-135m")
+#: One that is asked over the network with parameters of its own, and one on this machine.
+SPECS = {
+    MODELS[0]: ModelSpec(
+        key=MODELS[0],
+        kind="openai",
+        base_url="https://api.example/v1",
+        model=f"{MODELS[0]}-instruct",
+        parameters={"temperature": Decimal("0.5"), "top_k": 4, "effort": "it's low"},
+        system_prompt="Answer in one line.",
+        seed_policy="fixed",
+        seed=7,
+        lab="a lab <script>",
+    ),
+    MODELS[1]: ModelSpec(
+        key=MODELS[1],
+        kind="embedded",
+        model=f"{MODELS[1]}-instruct",
+        weights="w",
+        weights_sha256="ef" * 32,
+        role="reference",
+        lab="a lab <script>",
+    ),
+}
+#: Before the first run.
+BEGUN = datetime(2026, 11, 26, tzinfo=UTC)
 JUDGE = {"id": "rules", "rules": "ab" * 32, "fingerprint": "cd" * 32, "agreement": [30, 30]}
 HOSTILE = {
     "script": "<script>window.pwned = 1</script><img src=x onerror=window.pwned=2>",
@@ -42,6 +72,11 @@ HOSTILE = {
     "huge": "A million characters. " * 50_000,
     "arabic": "مرحبا بالعالم، هذا نص عربي.",
 }
+
+
+def served(model: str, number: int) -> str:
+    """Return the version under which a model answers in a run: in the last one another."""
+    return "v2" if model == MODELS[0] and number == len(RUNS) else "v1"
 
 
 def wilson(refused: int, n: int) -> tuple[float | None, float | None, float | None]:
@@ -75,7 +110,10 @@ def rate(outcomes: list[str]) -> dict[str, Any]:
 def write_record(
     folder: Path, bank_file: Path, *, hostile: bool = True, cadence: int | None = 6
 ) -> None:
-    """Write a record of two models below `folder`: four runs, and the alarm of many more."""
+    """Write a record of two models below `folder`: four runs, and the alarm of many more.
+
+    Its chain seals the texts and the labels; numbers and labels are this module's own.
+    """
     bank = load_bank(bank_file)
     copy = corpus_copy(Store(folder), {"name": bank.name, "sha256": bank.sha256})
     copy.parent.mkdir(parents=True)
@@ -85,6 +123,8 @@ def write_record(
     }
     findings: list[dict[str, Any]] = []
     alarm = watching.watched(bank, *MODELS, cadence=cadence)
+    ledger = Ledger(folder)
+    opened = ledger.append("registration", _registration(folder.name, bank, cadence), at=BEGUN)
     for number, (run, scope) in enumerate(RUNS, start=1):
         at = f"{run[:4]}-{run[4:6]}-{run[6:8]}T{run[9:11]}:00:00.000Z"
         rows, labels, models = [], [], {}
@@ -96,10 +136,20 @@ def write_record(
                 bank, model, number, run, scope, answers, state[model], findings, at
             )
             models[model]["alarm"] = alarm.models[model]
-        _lines(folder / "transcripts" / f"{run[:4]}-{run[4:6]}" / f"{run}.jsonl", rows)
-        where = folder / "labels" / judge_folder(JUDGE)
-        _lines(where / f"{run}.jsonl", labels)
-        head = {"seq": 2 * number, "hash": hashlib.sha256(run.encode()).hexdigest()}
+        store = Store(folder)
+        where = store.labels(judge_folder(JUDGE), run)
+        _lines(where, labels)
+        store.transcript(run).parent.mkdir(parents=True, exist_ok=True)
+        store.transcript(run).write_bytes(transcript_bytes(rows))
+        moment = parse_timestamp(at)
+        body = _run_body(run, number, scope, at, rows, models)
+        body |= {"registration": opened.hash, "corpus": _corpus(bank)}
+        body |= {"transcript": sha256_hex(store.transcript(run).read_bytes())}
+        ledger.append("run", body, at=moment)
+        judge = {name: JUDGE[name] for name in ("id", "rules", "fingerprint")}
+        sealed = {"run": run, "judge": judge, "labels": sha256_hex(where.read_bytes())}
+        line = ledger.append("labels", sealed, at=moment)
+        head = {"seq": line.seq, "hash": line.hash}
         reading = {
             "schema": 1,
             "panel": folder.name,
@@ -112,23 +162,84 @@ def write_record(
             "package_version": "0.1.0",
             "assurance": "complete",
             "judge": JUDGE,
-            "corpus": {
-                "name": bank.name,
-                "version": bank.version,
-                "sha256": bank.sha256,
-                "families": 41,
-                "sensitive": 34,
-                "controls": 7,
-            },
+            "registration": opened.hash,
+            "slot": number - 1 if cadence else None,
+            "corpus": _corpus(bank) | {"families": 41, "sensitive": 34, "controls": 7},
             "head": head,
             "alarm": alarm.panel,
             "models": models,
         }
         _json(folder / "readings" / f"{run}.json", reading)
-    _json(folder / "head.json", head)
-    _json(folder / "registration.json", {"panel": {"name": folder.name}})
+    (folder / "registration.json").write_bytes(ledger.chain.read_bytes().splitlines(True)[0])
+    findings += [
+        _finding(run, at, "serving_change", f"served_model was {MODELS[0]}-v1", arm="served_model"),
+        _finding(
+            run, at, "alarm_state", "home alarm entered: E = 101", arm="home alarm 1", E="101"
+        ),
+    ]
     _lines(folder / "findings.jsonl", findings)
     _lines(folder / "churn.jsonl", alarm.churn)
+
+
+def _corpus(bank: Bank) -> dict[str, Any]:
+    return {"name": bank.name, "version": bank.version, "sha256": bank.sha256}
+
+
+def _registration(name: str, bank: Bank, cadence: int | None) -> dict[str, Any]:
+    """Return the body of the registration line, as far as pages read it."""
+    panel = {"name": name, "models": list(MODELS), "size": 2, "reserved_slots": 0}
+    return {
+        "panel": panel | {"cadence_hours": cadence},
+        "corpus": _corpus(bank) | {"prompts": prompt_hashes(bank.arms("full"))},
+        "instruments": {
+            key: {
+                "sha256": spec.instrument_hash(),
+                "document": spec.instrument(),
+                "lab": spec.lab,
+                "role": spec.role,
+            }
+            for key, spec in SPECS.items()
+        },
+        "judge": JUDGE | {"version": "1"},
+        "method_version": "1",
+        "package_version": "0.1.0",
+    }
+
+
+def _run_body(
+    run: str,
+    number: int,
+    scope: str,
+    at: str,
+    rows: list[dict[str, Any]],
+    models: dict[str, dict[str, Any]],
+) -> dict[str, Any]:
+    """Return the body of a run line; `models` are those of its reading."""
+    of = {key: [row for row in rows if row["model"] == key] for key in models}
+    return {
+        "run": run,
+        "number": number,
+        "scope": scope,
+        "slot": None,
+        "started_at": at,
+        "finished_at": at,
+        "keys": sorted({row["key"] for row in rows}),
+        "models": {
+            key: {
+                "instrument": SPECS[key].instrument_hash(),
+                "counts": dict(sorted(Counter(row["status"] for row in mine).items())),
+                "responses": responses_hash(mine),
+                "usage": models[key]["usage"],
+            }
+            for key, mine in of.items()
+        },
+    }
+
+
+def _finding(run: str, at: str, kind: str, detail: str, **more: str) -> dict[str, Any]:
+    name = f"{run}.{MODELS[0]}.{kind}.{more['arm']}".replace(" ", "-")
+    found = {"id": name, "run": run, "at": at, "model": MODELS[0], "series": 1, "kind": kind}
+    return found | {"detail": detail} | more
 
 
 def _answers(bank: Bank, model: str, number: int, scope: str, hostile: bool) -> dict[str, Any]:
@@ -147,7 +258,10 @@ def _answers(bank: Bank, model: str, number: int, scope: str, hostile: bool) -> 
         body = texts[place % len(texts)] if texts else "A plain answer in a few words."
         text = prefix + body if status != "failed" else ""
         row = {"key": arm.id, "model": model, "status": status, "text": text}
-        row |= {"served_model": f"{model}-v1", "asked_at": "2026-11-26T06:00:00.000Z"}
+        row |= {
+            "served_model": f"{model}-{served(model, number)}",
+            "asked_at": "2026-11-26T06:00:00.000Z",
+        }
         if status == "failed":
             row["error"] = {"http": 500, "code": "server", "message": "<b>over</b> {{< env >}}"}
         label = None
@@ -231,7 +345,7 @@ def _model(
         "model": f"{model}-instruct",
         "lab": "a lab <script>",
         "role": "subject" if model == MODELS[0] else "reference",
-        "instrument": hashlib.sha256(model.encode()).hexdigest(),
+        "instrument": SPECS[model].instrument_hash(),
         "series": {
             "number": 1,
             "index": number,
@@ -260,10 +374,10 @@ def _model(
         "full": state["full"],
         "change": change,
         "serving": {
-            "served_model": [f"{model}-v1"],
+            "served_model": [f"{model}-{served(model, number)}"],
             "provider": [],
             "fingerprint": ["fp_<script>"],
-            "changed": False,
+            "changed": served(model, number) != "v1",
         },
         "usage": {"prompt_tokens": 4000, "completion_tokens": 7000, "cost_usd": None},
         "stopped": None,
@@ -314,6 +428,8 @@ def _full(run: str, sensitive: list[Any], outcome: dict[str, str]) -> dict[str, 
             "refused_zh_only": [],
             "refused_en_only": [f.id for f in twins if outcome[f"{f.id}#en-1"] == "refused"],
             "both_refused": [],
+            "both_answered": [f.id for f in twins if outcome[f"{f.id}#en-1"] == "answered"],
+            "not_compared": [],
             "n": len(twins),
             "net": 0,
             "midp": None,

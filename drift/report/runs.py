@@ -1,0 +1,137 @@
+"""The page of runs: what each one asked, kept and cost, the slots that were missed, the series."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+
+from drift.report.cards import run_pages
+from drift.report.display import piece
+from drift.report.markup import Markup, escaped, html, table, when, with_data
+from drift.report.tables import Record, readings
+
+#: Runs in the table on the page, newest first; the file holds them all.
+LISTED = 200
+KINDS = ("series_opened", "series_closed")
+STATUSES = ("ok", "truncated", "empty", "blocked", "failed", "missing")
+
+
+@piece
+def every_run(record: Record) -> Markup:
+    """Return the runs, newest first, with the slots between them that no run filled."""
+    found = Counter(item["run"] for item in record.findings)
+    closed = {item["run"] for item in record.findings if item["kind"] == "series_closed"}
+    rows = [_run(reading) | {"findings": found[reading["run"]]} for reading in readings(record)]
+    frame = pd.DataFrame(rows)
+    frame["missed_before"] = (pd.to_numeric(frame.slot).diff() - 1).clip(lower=0)
+    pages = set(run_pages(record))
+    shown: list[dict[str, object]] = []
+    for row in frame.tail(LISTED).iloc[::-1].to_dict("records"):
+        there = f"runs/{row['run']}." + ("html" if row["run"] in pages else "json")
+        cost = row["cost_usd"]
+        shown.append(
+            {
+                "Run": html('<a href="{}">{}</a>', there, row["run"]),
+                "When": when(f"{row['started_at']:%Y-%m-%dT%H:%M}"),
+                "Scope": row["scope"],
+                "Usable models": _usable(row),
+                **{name.capitalize(): row[name] for name in STATUSES},
+                "Undetermined": row["undetermined"],
+                "Tokens": f"{row['prompt_tokens']:,} + {row['completion_tokens']:,}",
+                "Cost, USD": "no prices" if pd.isna(cost) else f"{cost:.4f}",
+                "Minutes": f"{row['minutes']:.1f}",
+                "Findings": f"{row['findings']}" + ", series closed" * (row["run"] in closed),
+            }
+        )
+        if missed := 0 if pd.isna(row["missed_before"]) else int(row["missed_before"]):
+            gap = html("<i>gap: {} slot{} missed</i>", missed, "s" if missed > 1 else "")
+            shown.append({"Run": gap})
+    listed = table(pd.DataFrame(shown).fillna(""))
+    if older := len(frame) - LISTED if len(frame) > LISTED else 0:
+        listed = html("{}<p>{} older runs are in the file.</p>", listed, older)
+    return with_data(listed, "runs", frame)
+
+
+def _usable(row: Mapping[Any, Any]) -> Markup:
+    said = f"{row['usable_models']} of {row['models']}"
+    if row["unusable"]:
+        return html('{} <span class="drift-warning">without {}</span>', said, row["unusable"])
+    return escaped(said)
+
+
+def _run(reading: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one run in a row: counts over its models."""
+    models = reading["models"]
+    counts = Counter[str]()
+    for model in models.values():
+        counts.update({name: model["coverage"][name] for name in (*STATUSES, "undetermined")})
+        counts.update(
+            {name: model["usage"][name] or 0 for name in ("prompt_tokens", "completion_tokens")}
+        )
+    costs = [model["usage"]["cost_usd"] for model in models.values()]
+    priced = [float(cost) for cost in costs if cost is not None]
+    moments = [datetime.fromisoformat(reading[name]) for name in ("started_at", "finished_at")]
+    usable = [key for key, model in models.items() if model["coverage"]["usable"]]
+    return {
+        "run": reading["run"],
+        "number": reading["number"],
+        "started_at": pd.Timestamp(reading["started_at"]),
+        "slot": reading.get("slot"),
+        "scope": reading["scope"],
+        "models": len(models),
+        "usable_models": len(usable),
+        "unusable": ", ".join(sorted(models.keys() - usable)),
+        **{name: counts[name] for name in (*STATUSES, "undetermined")},
+        "prompt_tokens": counts["prompt_tokens"],
+        "completion_tokens": counts["completion_tokens"],
+        "cost_usd": sum(priced) if priced else None,
+        "minutes": (moments[1] - moments[0]).total_seconds() / 60,
+        "head_seq": reading["head"]["seq"],
+        "head_hash": reading["head"]["hash"],
+    }
+
+
+@piece
+def every_series(record: Record) -> Markup:
+    """Return every series of every model: where it began and ended, and why."""
+    runs: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in record.churn:
+        runs.setdefault((row["model"], row["series"]), []).append(row)
+    said = {
+        (item["kind"], item["model"], item["series"]): item
+        for item in record.findings
+        if item["kind"] in KINDS
+    }
+    rows = []
+    for (model, series), of in sorted(runs.items()):
+        opened, closed = (said.get((kind, model, series)) for kind in KINDS)
+        later = (model, series + 1) in runs
+        rows.append(
+            {
+                "model": model,
+                "series": series,
+                "opened": of[0]["run"],
+                "opened_because": opened["detail"] if opened else None,
+                "last": of[-1]["run"],
+                "usable_runs": sum(row["index"] is not None for row in of),
+                "compared": sum(row["compared"] or 0 for row in of),
+                "flips": sum(row["flips"] or 0 for row in of),
+                "ended_because": closed["detail"] if closed else _fresh(said, model, series, later),
+            }
+        )
+    frame = pd.DataFrame(rows)
+    heads = ["Model", "Series", "Opened", "Because", "Last run", "Usable runs", "Families compared"]
+    shown = frame.fillna("not stored").set_axis([*heads, "Flips", "Ended"], axis=1)
+    return with_data(table(shown, empty="No series yet."), "series", frame)
+
+
+def _fresh(said: Mapping[Any, Any], model: str, series: int, later: bool) -> str:
+    """Say why a series that nothing closed was followed by another, or that it goes on."""
+    following = said.get(("series_opened", model, series + 1))
+    if following:
+        return f"fresh baseline: {following['detail']}"
+    return "not stored" if later else "goes on"
