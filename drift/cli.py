@@ -310,7 +310,9 @@ def _say_verification(item: Verification) -> None:
     if item.problems:
         say("  does not hold")
     elif item.head:
-        say(f"  holds; assurance {item.assurance}; head {item.head['seq']} {item.head['hash']}")
+        why = "" if item.rederived else " (by hashes alone, nothing was derived again)"
+        head = f"head {item.head['seq']} {item.head['hash']}"
+        say(f"  holds; assurance {item.assurance}{why}; {head}")
 
 
 @app.command()
