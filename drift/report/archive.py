@@ -1,0 +1,239 @@
+"""The record itself as the site gives it away: its ledger, and one zip a month.
+
+Nothing is published but what a line of the chain names, cut after the run that the
+pages show. Transcripts, labels and readings of a month lie in its zip as they lie in
+the record; a zip is made again only when one of them has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from drift.config import canonical_json, sha256_hex
+from drift.errors import IntegrityError
+from drift.records.derive import derive_all, series_bytes
+from drift.records.ledger import Line, parse_line
+from drift.records.registration import corpus_copy
+from drift.records.store import exists, judge_folder, read_bytes
+from drift.report.tables import Record
+
+#: Runs whose transcripts and labels also lie uncompressed beside the zips.
+LATEST = 4
+SUMS = "SHA256SUMS"
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """The lines of a record's chain up to the run that its pages show.
+
+    Of a record as of one of its runs nothing follows the labels of that run and the
+    baselines it called for; otherwise only later runs are left out, which a command may
+    be adding at this moment.
+    """
+
+    record: Record
+
+    @cached_property
+    def run(self) -> str:
+        """The run that is shown; empty in a record without one."""
+        return str(self.record.reading.get("run", ""))
+
+    @cached_property
+    def lines(self) -> list[tuple[Line, bytes]]:
+        """Each line with its bytes; IntegrityError where one is not canonical."""
+        path = self.record.store.folder / "chain.jsonl"
+        whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        found, read = [], False
+        for number, raw in enumerate(whole, start=1):
+            line = parse_line(raw, where=f"{path}:{number}")
+            of, mine = line.body.get("run", ""), line.body.get("run") == self.run
+            if line.kind == "run" and of > self.run:
+                break
+            if self.record.as_of and read and not (line.kind == "baseline" and mine):
+                break
+            read = read or (line.kind == "labels" and mine)
+            found.append((line, raw))
+        return found
+
+    def of(self, kind: str) -> Iterator[dict[str, Any]]:
+        """Yield the bodies of the lines of one kind."""
+        return (line.body for line, _ in self.lines if line.kind == kind)
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What ``head.json`` holds where this is the end of the chain."""
+        return self.lines[-1][0].named
+
+    def texts(self, run: str) -> list[Path]:
+        """Return where transcript and labels of a run lie uncompressed, if they do."""
+        store = self.record.store
+        named = [judge_folder(body["judge"]) for body in self.of("labels") if body["run"] == run]
+        return [store.transcript(run), *(store.labels(judge, run) for judge in named)]
+
+    def months(self) -> dict[str, list[Path]]:
+        """Return by month the transcripts, labels and readings as they lie in the record."""
+        store, found = self.record.store, dict[str, list[Path]]()
+        named = [(body["run"], store.transcript(body["run"])) for body in self.of("run")]
+        for body in self.of("labels"):
+            named.append((body["run"], store.labels(judge_folder(body["judge"]), body["run"])))
+        readings = [(run, store.reading(run)) for run, _ in named]
+        named += [(run, path) for run, path in dict(readings).items() if exists(path)]
+        for run, path in named:
+            found.setdefault(f"{run[:4]}-{run[4:6]}", []).append(_lying(path))
+        return {month: sorted(paths) for month, paths in sorted(found.items())}
+
+    def ledger(self) -> dict[str, bytes]:
+        """Return the files that belong to no run, by their name in the record."""
+        store, newest = self.record.store, b""
+        files = {
+            "chain.jsonl": b"".join(raw + b"\n" for _, raw in self.lines),
+            "head.json": canonical_json(self.head) + b"\n",
+        }
+        for line, raw in self.lines:
+            if line.kind == "registration":
+                newest = raw
+                copy = corpus_copy(store, line.body["corpus"])
+                files[f"corpora/{copy.name}"] = read_bytes(copy)
+                declared = line.body["panel"]
+                for path, of in ((store.truth, "truth_sha256"), (store.plan, "plan_sha256")):
+                    # A plan is opened when its author opens it; nothing else has its name here.
+                    data = path.read_bytes() if declared.get(of) and path.exists() else b""
+                    if data and sha256_hex(data) == declared[of]:
+                        files[path.name] = data
+        files["registration.json"] = newest + b"\n"
+        if self.run:
+            logs = filter(exists, (store.churn, store.findings))
+            files |= {log.name: self._rows(log) for log in logs}
+            files["series.json"] = self._series()
+        return files
+
+    def _rows(self, log: Path) -> bytes:
+        """Return the rows of a derived log up to the run."""
+        whole = read_bytes(log).splitlines(keepends=True)
+        return b"".join(raw for raw in whole if orjson.loads(raw)["run"] <= self.run)
+
+    def _series(self) -> bytes:
+        """Return where the fold stands after the run; folded again where it went on since."""
+        path = self.record.store.series
+        kept = path.read_bytes() if path.exists() else b"{}"
+        if orjson.loads(kept).get("run") == self.run:
+            return kept
+        for fold, _ in derive_all(self.record.store, (line for line, _ in self.lines)):
+            kept = series_bytes(fold)
+        return kept
+
+
+def _lying(path: Path) -> Path:
+    """Return `path`, or its compressed form if only that is there."""
+    if not exists(path):
+        raise IntegrityError(
+            "a file which the chain names is missing",
+            where=str(path),
+            next_step="restore it from a copy of the record",
+        )
+    return path if path.exists() else path.with_name(path.name + ".gz")
+
+
+def publish_record(record: Record, folder: Path, *, cache: Path) -> None:
+    """Write what the chain of `record` names into `folder`; nothing where there is no chain.
+
+    `cache` keeps the zips, which `folder` links to where the disk allows it.
+
+    Raises
+    ------
+    IntegrityError
+        A file that the chain names is missing, or a line is not canonical.
+    """
+    sealed = Sealed(record)
+    if not sealed.lines:
+        return
+    runs = [body["run"] for body in sealed.of("run")]
+    full = {model["full"]["run"] for model in record.models.values() if model["full"]}
+    latest = sorted({*runs[-LATEST:], *full})
+    written = sealed.ledger()
+    listed = []
+    for run in latest:
+        paths = [path.relative_to(record.store.folder).as_posix() for path in sealed.texts(run)]
+        written |= {path: read_bytes(record.store.folder / path) for path in paths}
+        listed.append({"run": run, "transcript": paths[0], "labels": paths[1:]})
+    for name, data in written.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    sums = {name: sha256_hex(data) for name, data in written.items()}
+    months = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        parts = sealed.months()
+        keep = partial(_kept_zip, root=record.store.folder, cache=cache)
+        made = pool.map(keep, parts, parts.values())
+        for month, (path, digest) in zip(parts, made, strict=True):
+            _link(path, folder / f"{month}.zip")
+            sums[f"{month}.zip"] = digest
+            inside = [run for run in runs if f"{run[:4]}-{run[4:6]}" == month]
+            entry = {"month": month, "file": f"{month}.zip", "sha256": digest}
+            months.append(entry | {"runs": inside})
+    index = {"head": sealed.head, "months": months, "latest": listed}
+    data = orjson.dumps(index, option=orjson.OPT_INDENT_2) + b"\n"
+    (folder / "index.json").write_bytes(data)
+    sums["index.json"] = sha256_hex(data)
+    (folder / SUMS).write_bytes(_sums(sums))
+
+
+def _sums(sums: dict[str, str]) -> bytes:
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())).encode()
+
+
+def _kept_zip(month: str, paths: list[Path], *, root: Path, cache: Path) -> tuple[Path, str]:
+    """Return the zip of a month and its SHA-256, made again if what lies in it has changed.
+
+    Its name holds the digests of what is in it and of itself: what is published from it by
+    a link, and edited there, is never published again.
+    """
+    sums = {path.relative_to(root).as_posix(): _digest(path) for path in paths}
+    content = sha256_hex(_sums(sums))[:16]
+    for path in cache.glob(f"{month}.{content}.*.zip"):
+        digest = _digest(path)
+        if path.name == f"{month}.{content}.{digest[:16]}.zip":
+            return path, digest
+    cache.mkdir(parents=True, exist_ok=True)
+    part = cache / f"{month}.part"
+    with zipfile.ZipFile(part, "w") as into:
+        for path in paths:
+            packed = path.suffix == ".gz"
+            _add(into, path.relative_to(root).as_posix(), path.read_bytes(), packed)
+        _add(into, f"{SUMS}-{month}", _sums(sums), False)
+    digest = _digest(part)
+    for old in cache.glob(f"{month}.*.zip"):
+        old.unlink()
+    return part.rename(cache / f"{month}.{content}.{digest[:16]}.zip"), digest
+
+
+def _add(into: zipfile.ZipFile, name: str, data: bytes, packed: bool) -> None:
+    """Add a file as if it had been made in 1980: the zip's bytes follow from what it holds."""
+    item = zipfile.ZipInfo(name)
+    item.create_system, item.external_attr = 3, 0o644 << 16
+    into.writestr(item, data, zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED, 6)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _link(source: Path, target: Path) -> None:
+    with suppress(OSError):
+        target.hardlink_to(source)
+        return
+    shutil.copyfile(source, target)
