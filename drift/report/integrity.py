@@ -54,11 +54,11 @@ def chain(record: Record) -> Markup:
     if not (lines := ledger_lines(record)):
         return NO_CHAIN
     frame = pd.DataFrame([_described(line) for line in lines])
-    kinds = frame.groupby("kind", sort=False)
+    kinds = frame.groupby("line_kind", sort=False)
     first, last = kinds.first().reset_index(), kinds.last().reset_index()
     shown = pd.DataFrame(
         {
-            "Kind": first.kind,
+            "Kind": first.line_kind,
             "Lines": kinds.size().to_numpy(),
             "First": first.seq,
             "First written": first["at"].map(when),
@@ -73,8 +73,8 @@ def chain(record: Record) -> Markup:
 
 def _described(line: Line) -> dict[str, Any]:
     body = line.body
-    fields = {"seq": line.seq, "at": body["at"], "kind": line.kind, "run": body.get("run", "")}
-    return fields | {"hash": line.hash}
+    fields = {"seq": line.seq, "at": body["at"], "line_kind": line.kind}
+    return fields | {"run": body.get("run", ""), "line_hash": line.hash}
 
 
 @piece
@@ -95,7 +95,7 @@ def registrations(record: Record) -> Markup:
                     "cadence_hours": panel["cadence_hours"],
                     "fingerprint": body["judge"]["fingerprint"],
                     "labels_moved": sum(moved.values()),
-                    "hash": line.hash,
+                    "line_hash": line.hash,
                 }
             )
     if not rows:
@@ -111,7 +111,7 @@ def registrations(record: Record) -> Markup:
             "Hours of a slot": [row["cadence_hours"] or "none" for row in rows],
             "Judge": frame.fingerprint.str[:12],
             "Labels moved by rescoring": frame.labels_moved,
-            "Hash of the line": frame.hash.map(lambda found: html(HASH, found)),
+            "Hash of the line": frame.line_hash.map(lambda found: html(HASH, found)),
         }
     )
     return with_data(table(shown), "registrations", frame)
@@ -132,7 +132,7 @@ def judges(record: Record) -> Markup:
     if not found:
         return NO_CHAIN
     read = judge_folder(record.reading["judge"])
-    frame = pd.DataFrame([row | {"read": name == read} for name, row in found.items()])
+    frame = pd.DataFrame([row | {"is_read": name == read} for name, row in found.items()])
     shown = pd.DataFrame(
         {
             "Judge": frame.judge,
@@ -141,7 +141,7 @@ def judges(record: Record) -> Markup:
             "Lines": frame.labels_lines,
             "First run": frame.first_run,
             "Last run": frame.last_run,
-            "Read by this page": frame.read.map({True: "yes", False: "no"}),
+            "Read by this page": frame.is_read.map({True: "yes", False: "no"}),
         }
     )
     return with_data(table(shown), "labels-lines", frame)
@@ -152,9 +152,8 @@ def baselines(record: Record) -> Markup:
     """Return the newest baselines: series opened or closed, and calibrations that ended."""
     lines = [line.body for line in ledger_lines(record) if line.kind == "baseline"]
     names = "seq at event model series process run reason flips compared p0 values".split()
-    frame = pd.DataFrame(
-        [{name: body.get(name) for name in names} for body in lines], columns=names
-    )
+    frame = pd.DataFrame(lines, columns=names, dtype=object)
+    frame = frame.rename(columns={"reason": "because", "values": "values_seen"})
     shown = pd.DataFrame(
         [
             {

@@ -67,7 +67,7 @@ def anchors(record: Record) -> Markup:
         found = judge.label(status=anchor.status, declined=anchor.declined, **asked)
         text = _marked(anchor.text, found.span)
         rows.append(
-            {"anchor": anchor.id, "kind": anchor.kind, **asked, "status": anchor.status}
+            {"anchor": anchor.id, "anchor_kind": anchor.kind, **asked, "status": anchor.status}
             | {"author_label": anchor.label, "label": found.label, "rule": found.rule}
         )
         agrees = found.label if found.label == anchor.label else f"{found.label}, not the author's"
@@ -89,7 +89,9 @@ def rules(record: Record) -> Markup:
     judge, frame = _judge(record), _labelled(record)
     found, examples = _rules(judge), _examples(judge)
     unknown = pd.DataFrame({"rule": sorted(set(frame.rule) - set(found.rule))})
-    unknown = unknown.assign(kind="unknown", reason="Not a rule of the judge in config/judge.")
+    unknown = unknown.assign(
+        rule_kind="unknown", rule_reason="Not a rule of the judge in config/judge."
+    )
     found = pd.concat([found, unknown], ignore_index=True).fillna("")
     for name, part in (("decided_latest", frame.latest), ("decided_full", frame.full)):
         found[name] = found.rule.map(frame[part].rule.value_counts()).fillna(0).astype(int)
@@ -97,9 +99,9 @@ def rules(record: Record) -> Markup:
     shown = pd.DataFrame(
         {
             "Rule": found.rule,
-            "Kind": found.kind,
+            "Kind": found.rule_kind,
             "Language": found.language.map(LANGUAGES).fillna("any"),
-            "Reason": found.reason,
+            "Reason": found.rule_reason,
             "Examples": found.rule.map(marked).fillna(""),
             "Decided, latest run": found.decided_latest,
             "Decided, last full runs": found.decided_full,
@@ -110,31 +112,29 @@ def rules(record: Record) -> Markup:
 
 def _rules(judge: Judge) -> pd.DataFrame:
     """Return the judge's rules by language, then the steps without a pattern, one a row."""
-    fields = ("kind", "language", "place", "reason")
-    rows = [
-        {"rule": rule.id, "pattern": rule.pattern.pattern}
-        | {name: getattr(rule, name) for name in fields}
+    rows: list[tuple[str, ...]] = [
+        (rule.id, rule.kind, rule.language, rule.place, rule.reason, rule.pattern.pattern)
         for kind in judge.rules.values()
         for rule in kind
     ]
-    rows.sort(key=lambda row: row["language"])
-    structural = {"kind": "structural"}
-    rows += [{"rule": name, "reason": why} | structural for name, why in judge.structural.items()]
-    return pd.DataFrame(rows)[["rule", *fields, "pattern"]]
+    rows.sort(key=lambda row: row[2])
+    rows += [(name, "structural", "", "", why, "") for name, why in judge.structural.items()]
+    names = "rule rule_kind language rule_place rule_reason pattern".split()
+    return pd.DataFrame(rows, columns=names)
 
 
 def _examples(judge: Judge) -> pd.DataFrame:
-    """Return each rule's examples with the characters, start to end, that the rule finds."""
+    """Return each rule's examples with the span of characters that the rule finds."""
     rows = []
     for rule in (rule for kind in judge.rules.values() for rule in kind):
         for text in rule.examples:
             view = View(text)
             rows.append((rule.id, text, *view.span(*rule.find(view)[0][:2])))
-    return pd.DataFrame(rows, columns=["rule", "example", "start", "end"])
+    return pd.DataFrame(rows, columns=["rule", "example", "span_start", "span_end"])
 
 
 def _said(examples: pd.DataFrame) -> Markup:
-    parts = (_marked(row.example, (row.start, row.end)) for row in each(examples))
+    parts = (_marked(row.example, (row.span_start, row.span_end)) for row in each(examples))
     return joined(parts, "<br>")
 
 
@@ -149,8 +149,8 @@ def labels(record: Record) -> Markup:
     """Return how many labels of each kind the judge gave, by run, model and language."""
     frame = _labelled(record)
     keys = ["run", "model", "language", "outcome", "rule"]
-    counts = frame.groupby(keys, sort=True).size().reset_index(name="n")
-    wide = counts.pivot_table("n", keys[:3], "outcome", aggfunc="sum", fill_value=0)
+    counts = frame.groupby(keys, sort=True).size().reset_index(name="labels")
+    wide = counts.pivot_table("labels", keys[:3], "outcome", aggfunc="sum", fill_value=0)
     wide = wide.reindex(columns=["refused", "answered", "undetermined"], fill_value=0)
     wide = wide.reset_index()
     wide["language"] = wide.language.map(LANGUAGES)

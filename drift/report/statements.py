@@ -68,7 +68,9 @@ def limits() -> Markup:
     """Return every limit with what it means for a reader and what stands against it."""
     frame = statements("limit")
     parts = [fill(project_root(), "limit", limit=row._asdict()) for row in each(frame)]
-    return with_data(joined(parts, "\n"), "limits", frame.rename(columns={"id": "limit"}))
+    return with_data(
+        joined(parts, "\n"), "limits", frame.rename(columns={"id": "limit", "text": "statement"})
+    )
 
 
 @shown
