@@ -236,7 +236,9 @@ def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
         name = path.relative_to(store.folder).as_posix()
         plain = path.with_name(path.name.removesuffix(".gz"))
         packed = name.startswith(_PACKED) and not plain.exists()
-        if path.is_dir() or name.startswith("open/") or (plain if packed else path) in known:
+        # Checksums come with a downloaded month: they are no part of the record.
+        beside = name.startswith(("open/", "SHA256SUMS"))
+        if path.is_dir() or beside or (plain if packed else path) in known:
             continue
         if path.suffix == ".part":
             found.notes.append(f"left by a kill, and no part of the record: {name}")
