@@ -1,18 +1,28 @@
-"""The rules that every notebook of the project keeps."""
+"""The rules that every notebook of the project keeps, and that each opens in plain Jupyter."""
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import papermill
 import pytest
+from nbclient import NotebookClient
+from report.conftest import copy_project
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+#: Pages in their order.
+OF_RECORDS = (
+    "reading rates alarm wording language transcripts findings judge integrity runs truth".split()
+)
+ONCE = "method limits ville power reproduction".split()
 FORBIDDEN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -28,15 +38,29 @@ def code(path: Path) -> list[dict[str, Any]]:
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def test_every_page_has_a_notebook() -> None:
-    of_records = {"reading", "rates", "transcripts", "alarm"}
-    once = {"ville", "power", "reproduction"}
-    assert of_records | once <= {path.stem for path in NOTEBOOKS}
+def front_matter(path: Path) -> dict[str, str]:
+    front = "".join(read(path)["cells"][0]["source"])
+    return dict(re.findall(r"^(\w+): (.+)$", front, re.M))
+
+
+def test_there_is_one_notebook_for_each_page_and_none_else() -> None:
+    assert sorted(path.stem for path in NOTEBOOKS) == sorted(OF_RECORDS + ONCE)
 
 
 def test_a_notebook_belongs_to_a_record_exactly_if_it_takes_a_panel() -> None:
     taking = {path.stem for path in NOTEBOOKS if "panel" in papermill.inspect_notebook(path)}
-    assert taking == {"reading", "rates", "transcripts", "alarm"}
+    assert taking == set(OF_RECORDS)
+
+
+@pytest.mark.parametrize("pages", [OF_RECORDS, ONCE], ids=["of a record", "once"])
+def test_the_pages_stand_in_the_order_in_which_they_are_read(pages: list[str]) -> None:
+    orders = [int(front_matter(ROOT / f"notebooks/{page}.ipynb")["order"]) for page in pages]
+    assert orders == list(range(1, len(pages) + 1))
+
+
+def test_a_page_that_needs_a_file_of_the_record_says_so() -> None:
+    needing = {path.stem: front_matter(path).get("needs") for path in NOTEBOOKS}
+    assert {page: needs for page, needs in needing.items() if needs} == {"truth": "truth.json"}
 
 
 @each_notebook
@@ -117,3 +141,85 @@ def test_kernel_and_language_are_named_or_papermill_stops(path: Path) -> None:
 def test_prose_uses_no_syntax_that_one_renderer_alone_reads(path: Path) -> None:
     prose = "".join("".join(c["source"]) for c in read(path)["cells"] if c["cell_type"] != "code")
     assert not re.search(r"\{\{<|@(fig|tbl|sec)-|\$\$|\[@", prose)
+
+
+# Plain Jupyter: the kernel that it finds, the notebooks' own folder, no papermill and no site.
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a clean clone holds: no run of this machine, and the shipped phantom."""
+    root = copy_project(tmp_path_factory.mktemp("clone"))
+    shutil.copytree(ROOT / "data/phantom", root / "data/phantom")
+    return root
+
+
+def opened(clone: Path, page: str, **parameters: str) -> Any:
+    """Return a notebook of the clone, the defaults of parameters typed over."""
+    notebook = nbformat.read(clone / "notebooks" / f"{page}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+    cell = next(c for c in notebook.cells if "parameters" in c.metadata.get("tags", []))
+    for name, value in parameters.items():
+        cell.source, changed = re.subn(
+            rf'^({name}: \w+ = )("[^"]*"|\S+)', rf"\g<1>{value}", cell.source, flags=re.M
+        )
+        assert changed == 1
+    return notebook
+
+
+def run_all(clone: Path, notebooks: dict[str, Any]) -> dict[str, str]:
+    """Run all cells of each notebook, two kernels at a time; return the HTML of each."""
+    there = {"metadata": {"path": str(clone / "notebooks")}}
+    gate = asyncio.Semaphore(2)
+
+    async def one(notebook: Any) -> None:
+        async with gate:
+            await NotebookClient(notebook, kernel_name="python3", resources=there).async_execute()
+
+    async def every() -> None:
+        await asyncio.gather(*map(one, notebooks.values()))
+
+    asyncio.run(every())
+    return {page: html_of(notebook.cells) for page, notebook in notebooks.items()}
+
+
+def html_of(cells: list[Any]) -> str:
+    outputs = (output for cell in cells for output in cell.get("outputs", []))
+    return "".join(output.get("data", {}).get("text/html", "") for output in outputs)
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No setting of this project, of the report's engine or of the user."""
+    monkeypatch.delenv("REFUSAL_DRIFT_ROOT", raising=False)
+    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+
+
+def test_in_a_clean_clone_every_notebook_opens_in_jupyter_and_says_that_no_run_is_there(
+    clone: Path, plain: None
+) -> None:
+    notebooks = {page: opened(clone, page) for page in OF_RECORDS}
+    joined = opened(clone, OF_RECORDS[0])
+    joined.cells = [cell for notebook in notebooks.values() for cell in notebook.cells]
+    for number, cell in enumerate(joined.cells):  # one kernel for all: it starts in seconds
+        cell["id"] = f"cell-{number}"
+    run_all(clone, {"all": joined})
+    for page, notebook in notebooks.items():
+        assert "This record holds no run yet" in html_of(notebook.cells), page
+
+
+def test_every_notebook_of_a_record_runs_in_jupyter_over_the_shipped_one(
+    clone: Path, plain: None
+) -> None:
+    notebooks = {page: opened(clone, page, panel='"phantom"') for page in OF_RECORDS}
+    notebooks["alarm"] = opened(clone, "alarm", panel='"phantom"', lifetimes="2")
+    shown = run_all(clone, notebooks)
+    run = json.loads((clone / "data/phantom/series.json").read_bytes())["run"]
+    for page, html in shown.items():
+        assert run in html, page
+        assert "no run yet" not in html, page
+
+
+def test_the_notebooks_of_the_method_run_in_jupyter(clone: Path, plain: None) -> None:
+    shown = run_all(clone, {page: opened(clone, page) for page in ("method", "limits")})
+    assert all(len(html) > 2000 for html in shown.values())
