@@ -1,21 +1,22 @@
 """The page of integrity: the chain of a record, what it registers, and how to check it.
 
-Read from ``chain.jsonl`` up to the run that the page shows. Nothing is verified here: that is
-for ``drift verify`` and for the reader's own browser.
+Nothing is verified here: that is for ``drift verify`` and for the reader's own browser.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from drift.records.ledger import Ledger, Line
+from drift.records.ledger import Line
 from drift.records.store import judge_folder
+from drift.report.archive import Sealed
 from drift.report.display import piece
 from drift.report.markup import Markup, html, joined, percent, table, when, with_data
-from drift.report.tables import Record, run_ids
+from drift.report.tables import Record
 
 #: Newest baselines on the page; the file beside the table holds them all.
 LISTED = 40
@@ -37,15 +38,8 @@ nothing up to its line was changed since; if it does not, keep both.</p>"""
 
 
 def ledger_lines(record: Record) -> list[Line]:
-    """Return the lines of the chain up to the run shown, with the baselines it calls for."""
-    return list(_until(Ledger(record.store.folder).forwards(), record.reading["head"]["seq"]))
-
-
-def _until(lines: Iterator[Line], seq: int) -> Iterator[Line]:
-    for line in lines:
-        if line.seq > seq and line.kind != "baseline":
-            return
-        yield line
+    """Return the lines of the chain as the site publishes it."""
+    return [line for line, _ in Sealed(record).lines]
 
 
 @piece
@@ -203,10 +197,12 @@ def head(record: Record) -> Markup:
 @piece
 def months(record: Record) -> Markup:
     """Return the record as one file a month, with the runs in it."""
-    runs = [run for run in run_ids(record.store.folder) if run <= record.reading["run"]]
-    found = pd.Series(runs).str.replace(r"(\d{4})(\d\d).*", r"\1-\2", regex=True).value_counts()
+    months = Counter(body["run"][:6] for body in Sealed(record).of("run"))
     link = '<a href="record/{0}.zip" download>{0}.zip</a>'
-    rows = [{"Month": html(link, month), "Runs": n} for month, n in found.sort_index().items()]
+    rows = [
+        {"Month": html(link, f"{month[:4]}-{month[4:]}"), "Runs": n}
+        for month, n in sorted(months.items())
+    ]
     files = ("chain.jsonl", "head.json", "registration.json", "index.json", "SHA256SUMS")
     links = joined((html('<a href="record/{0}">{0}</a>', name) for name in files), " · ")
     return joined([html("<p>{}</p>", links), table(pd.DataFrame(rows))])
