@@ -21,8 +21,10 @@ from pathlib import Path
 
 import orjson
 
+from drift.config import sha256_hex
 from drift.records.store import read_bytes
-from drift.report.cards import run_page, run_pages
+from drift.report import cards
+from drift.report.inputs import code, digest, package, surroundings
 from drift.report.tables import Record
 
 #: The shell of a page before its main part, that part, and the shell after it.
@@ -43,7 +45,8 @@ AMISS = (
     (r'<nav class="quarto-secondary-nav"', r'\g<0> aria-label="This page"'),
     (r'<nav id="quarto-sidebar"', r'\g<0> aria-label="All pages"'),
     (r'<nav id="TOC"', r'\g<0> aria-label="On this page"'),
-    (r'(\sdata-bs-target="(#[\w-]+)") role="navigation"', r'\1 href="\2" role="button"'),
+    (r'(<a\b[^>]*?) role="navigation"', r'\1 role="button"'),
+    (r'(<a\b(?![^>]*\shref=)[^>]*\sdata-bs-target="(#[\w-]+)")', r'\1 href="\2"'),
     (r'\shref="\.{1,2}/(?:\.\./)*(?=")', r"\g<0>index.html"),
 )
 #: The start of an address that is seen from the page's own folder.
@@ -93,12 +96,12 @@ def finish(site: Path, *, root: Path, shown: Sequence[Record]) -> None:
     for path, page in pages.items():
         pages[path] = finished(page, head=_head(site, path, policy(own)))
         path.write_text(pages[path].text(), encoding="utf-8")
-    code = _code(root)
+    made_by = digest(surroundings(root) | code(f"import {cards.__name__}", package()))
     for record in shown:
         runs = site / "report" / record.name / "runs"
         if record.reading and (shell := pages.get(runs.with_suffix(".html"))):
             runs.mkdir(exist_ok=True)
-            for run, main in _runs(record, root / ".cache" / "runs" / record.name, code):
+            for run, main in _runs(record, root / ".cache" / "runs" / record.name, made_by):
                 text = stamped(shell, main, title=f"Run {run}").text()
                 (runs / f"{run}.html").write_text(text, encoding="utf-8")
 
@@ -145,25 +148,18 @@ def stamped(shell: Page, main: str, *, title: str) -> Page:
     return Page(TITLE.sub(title, before, count=1), main, after)
 
 
-def _code(root: Path) -> bytes:
-    """Return the digest of what the pages of runs depend on beside the record."""
-    own = [*Path(__file__).parents[1].rglob("*.py"), *(root / "report" / "_templates").iterdir()]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(own))).digest()
-
-
-def _runs(record: Record, cache: Path, code: bytes) -> Iterator[tuple[str, str]]:
+def _runs(record: Record, cache: Path, made_by: str) -> Iterator[tuple[str, str]]:
     """Yield the runs that have a page, and what is in it; kept in `cache` by all it is made of."""
     cache.mkdir(parents=True, exist_ok=True)
-    runs = run_pages(record)
+    runs = cards.run_pages(record)
     for place, run in enumerate(runs):
         beside = runs[max(place - 1, 0) : place + 2]
-        made_of = [record.as_of, record.panel, beside, record.dated.get(run)]
-        parts = (code, orjson.dumps(made_of), read_bytes(record.store.reading(run)))
-        key = hashlib.sha256(b"".join(parts)).hexdigest()
+        made_of = [made_by, record.as_of, record.panel, beside, record.dated.get(run)]
+        key = sha256_hex(orjson.dumps(made_of) + read_bytes(record.store.reading(run)))
         kept = cache / f"{run}.html"
         found, _, main = (kept.read_text(encoding="utf-8") if kept.exists() else "").partition("\n")
         if found != key:
-            main = str(run_page(record, run))
+            main = str(cards.run_page(record, run))
             part = kept.with_suffix(".part")
             part.write_text(f"{key}\n{main}", encoding="utf-8")
             part.replace(kept)

@@ -11,8 +11,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from drift.report import Record, load_record
 from drift.report.feed import NEWEST, publish_feeds, record_entries
+from drift.report.tables import Record, load_record
 
 ROOT = Path(__file__).resolve().parents[2]
 ATOM = "{http://www.w3.org/2005/Atom}"

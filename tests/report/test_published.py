@@ -21,10 +21,10 @@ from making import make_runs
 
 from drift.errors import ConfigurationError, DriftError, IntegrityError
 from drift.records.verify import verify_record
-from drift.report import Record, load_record
 from drift.report.archive import publish_record
 from drift.report.display import DATA
 from drift.report.published import load_codebook, publish_files, to_csv
+from drift.report.tables import Record, load_record
 
 ROOT = Path(__file__).resolve().parents[2]
 CODEBOOK = """
