@@ -41,8 +41,8 @@ def drift(
 
 
 COMMANDS = [
-    "refresh", "report", "verify", "register", "rescore", "status", "compare", "bank check",
-    "weights fetch",
+    "refresh", "report", "verify", "reproduce", "register", "rescore", "status", "compare",
+    "bank check", "weights fetch",
 ]  # fmt: skip
 
 
