@@ -152,7 +152,8 @@ def _trend(labels: list[str]) -> Markup:
     counted = ", ".join(f"{labels.count(what)} {what}" for what in dict.fromkeys(labels))
     said = f"en-1 in the last {len(labels)} runs: {counted}; the latest {labels[-1]}"
     line = "".join(SHAPES.get(label, "–") for label in labels)
-    return html('<span class="drift-trend" role="img" aria-label="{}">{}</span>', said, line)
+    shape = '<span class="drift-trend" role="img" aria-label="{}">{} runs {}</span>'
+    return html(shape, said, len(labels), line)
 
 
 def _history(flips: list[dict[str, Any]]) -> Markup:
