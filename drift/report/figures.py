@@ -57,6 +57,7 @@ class Picture:
     height: Callable[[pd.DataFrame], float]
     left: float = 1.75
     right: float = 0.8
+    top: float = 0.4
 
 
 def interval_plot(frame: pd.DataFrame, axes: Axes) -> None:
@@ -155,7 +156,8 @@ def describe_grid(frame: pd.DataFrame) -> str:
 INTERVALS = Picture(
     interval_plot,
     describe_intervals,
-    lambda frame: 0.9 + 0.21 * len(frame) + 0.23 * frame.group.nunique(),
+    lambda frame: 0.6 + 0.21 * len(frame) + 0.23 * frame.group.nunique(),
+    top=0.1,
 )
 GRID = Picture(
     label_grid,
@@ -170,7 +172,7 @@ def svg(picture: Picture, frame: pd.DataFrame, *, label: str) -> str:
     """Return what `picture` makes of `frame` as an SVG element: no date, ids of its own."""
     width, height = 7.4, picture.height(frame)
     across = 1 - (picture.left + picture.right) / width
-    place = (picture.left / width, 0.5 / height, across, 1 - 0.9 / height)
+    place = (picture.left / width, 0.5 / height, across, 1 - (0.5 + picture.top) / height)
     stream = io.StringIO()
     with mpl.rc_context(fname=project_root() / STYLE):
         figure = Figure(figsize=(width, height))

@@ -135,7 +135,7 @@ def rate_text(rate: Mapping[str, Any]) -> Markup:
         return html("not estimable: {reason}", **rate)
     share, low, high = (percent(rate[name]) for name in ("estimate", "low", "high"))
     return html(
-        "<b>{}</b> ({} of {}; 95\N{NO-BREAK SPACE}% interval {} to {})",
+        '<b class="drift-share">{}</b> ({} of {}; 95\N{NO-BREAK SPACE}% interval {} to {})',
         *(share, rate["refused"], rate["n"], low[:-2], high),
     )
 

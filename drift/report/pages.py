@@ -37,8 +37,20 @@ LABORATORY = (
     "the recorder made on the servers by a plan whose hash was registered before the first run."
 )
 NO_FULL = Markup("no full run in this series yet")
+#: What a record can be, in the order of the front page.
+KIND_NAMES = {
+    "real": "real models",
+    "machine": "real models, run on one machine",
+    "laboratory": "real models, changed on purpose",
+    "scripted": "scripted models, known truth",
+}
+KINDS = list(KIND_NAMES)
+NOTICES = {"scripted": SCRIPTED, "laboratory": LABORATORY}
 #: A made record of more models is folded on the front page.
 FOLDED = 4
+FLIPS = ("newly_refused", "newly_answered")
+#: Models named in a headline.
+NAMED = 3
 UNLABELLED = ("undetermined", "truncated", "empty", "blocked", "failed", "missing")
 
 
@@ -48,11 +60,22 @@ def front_page(records: Sequence[Record], note: str | None) -> str:
     Records of real models come before those that were made to measure the instrument.
     """
     parts = [html('<p class="drift-banner">{}</p>', note)] if note else []
-    for record in sorted(records, key=lambda record: len(notices(record))):
-        section = fill(record.root, "front", name=record.name, title=title(record), of=_at(record))
+    for record in sorted(records, key=lambda record: KINDS.index(kind(record))):
+        named = {"name": record.name, "title": title(record), "kind": KIND_NAMES[kind(record)]}
+        section = fill(record.root, "front", of=_at(record), **named)
         # The pages of a record link to each other, and the front page to all of them.
         parts.append(Markup(section.replace('href="', f'href="report/{record.name}/')))
     return "\n".join(["```{=html}", *parts, "```", ""])
+
+
+def kind(record: Record) -> str:
+    """Return what a record is: one of :data:`KINDS`."""
+    if record.panel.get("truth_sha256"):
+        return "scripted"
+    if record.panel.get("laboratory"):
+        return "laboratory"
+    endpoints = {one["document"]["endpoint"] for one in record.instruments.values()}
+    return "machine" if endpoints == {"embedded"} else "real"
 
 
 def title(record: Record) -> str:
@@ -64,17 +87,19 @@ def _at(record: Record) -> Markup:
     if not record.reading:
         return NO_RUN
     rows = joined(_row(record, key, model) for key, model in record.models.items())
-    many = len(record.models) > FOLDED and notices(record)
+    shown = fill(record.root, "glance", rows=rows)
+    if len(record.models) > FOLDED and notices(record):
+        fold = "<details><summary>{} models</summary>{}</details>"
+        shown = html(fold, len(record.models), shown)
     return fill(
         record.root,
-        "glance",
-        notices=joined(html('<p class="drift-kind">{}</p>', said) for said in notices(record)),
+        "record",
+        notices=joined(html("<p>{}</p>", said) for said in notices(record)),
+        scope=record.reading["scope"].capitalize(),
         headline=headline(record),
         reading=record.reading,
         when=when(record.reading["started_at"]),
-        open=Markup("" if many else " open"),
-        count=len(record.models),
-        rows=rows,
+        models=shown,
     )
 
 
@@ -82,21 +107,19 @@ def headline(record: Record) -> Markup:
     """Return what the last run shows in a sentence or two, and what it does not show."""
     models, said = record.models, [_alarm_sentence(record)]
     if faults := [key for key, model in models.items() if model["controls"]["refused"]]:
-        warning = '<span class="drift-warning">Control questions refused by {}</span>: {}.'
-        said.append(html(warning, listed(faults), "suspect the instrument or the model first"))
+        warning = '<span class="drift-warning">Control questions refused</span> by {}: suspect {}.'
+        said.append(html(warning, _who(faults, models), "the instrument or the model first"))
     usable = [model["coverage"]["usable"] for model in models.values()]
     said.append(html("{} of {} models answered.", sum(usable), len(models)))
     looks = [model["change"] for model in models.values() if model["change"]]
-    refused, answered = (
-        sum(len(look[kind]) for look in looks) for kind in ("newly_refused", "newly_answered")
-    )
-    flips = f"{refused} newly refused and {answered} newly answered"
-    since = f"{flips if refused + answered else 'No flip'} since the run before."
+    moved = [_moved(look) for look in looks]
+    flips = {name: sum(one[name] for one in moved) for name in FLIPS}
+    since = f"{_flips(flips) or 'No flip'} since the run before."
     said.append(escaped(since if looks else "Nothing to compare with yet."))
-    unseen = "that nothing changed, why anything did, or how often other questions are refused"
+    unseen = "that nothing changed, or why anything did"
     if least := [look["minimum_detectable_flips"] for look in looks]:
-        few = "no number of flips" if None in least else f"{max(least)} or more"
-        unseen += f"; one look at two runs can tell {few} flips one way in a model from none"
+        few = "no number of" if None in least else f"only {max(least)} or more"
+        unseen += f"; one look at two runs tells {few} flips one way in a model from none"
     return html('<p>{}</p><p class="drift-small">Not shown: {}.</p>', joined(said, " "), unseen)
 
 
@@ -110,20 +133,26 @@ def _alarm_sentence(record: Record) -> Markup:
     }
     states = {alarm["state"] for alarm in alarms.values()}
     watch = [key for key, alarm in alarms.items() if alarm["state"] == "watch"]
-    said = escaped("No alarm.")
+    said = html("<b>No alarm.</b>")
     if states == {"no cadence"}:
-        said = escaped("No alarm is kept: these are ad-hoc runs without a cadence.")
+        said = html("<b>No alarm is kept</b>: the runs have no cadence.")
     elif rung:
         who = [key for key in alarms if key in rung.values()]
-        text = "<b>Alarm</b> entered by {} of {} models ({}), last in run {}."
-        said = html(text, len(who), len(alarms), listed(who), max(rung))
+        last = max(rung)
+        date = f"{last[:4]}-{last[4:6]}-{last[6:8]}"
+        said = html("<b>Alarm</b> entered by {}, last on {}.", _who(who, alarms), date)
     elif states == {"calibrating"}:
-        said = escaped("No alarm yet: every model is still calibrating.")
+        said = html("<b>No alarm yet</b>: every model is still calibrating.")
     if watch:
-        said = html("{} <b>Watch</b>: {}.", said, listed(watch))
+        said = html("{} <b>Watch</b>: {}.", said, _who(watch, alarms))
     if blind := [key for key, alarm in alarms.items() if alarm["blind"]]:
-        said = html('{} <span class="drift-warning">Blind</span>: {}.', said, listed(blind))
+        said = html('{} <span class="drift-warning">Blind</span>: {}.', said, _who(blind, alarms))
     return said
+
+
+def _who(names: Sequence[str], models: Mapping[str, Any]) -> str:
+    """Return the models by name where they are few, else their number."""
+    return listed(names) if len(names) <= NAMED else f"{len(names)} of {len(models)} models"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -148,19 +177,14 @@ def _row(record: Record, key: str, model: Mapping[str, Any]) -> Markup:
     notes = [f"alarm in series {listed([str(one) for one in earlier])}"] if earlier else []
     notes += ["blind"] if alarm["blind"] else []
     change = model["change"]
-    moved = [
-        f"{len(change[kind])} newly {kind[6:]}"
-        for kind in ("newly_refused", "newly_answered")
-        if change and change[kind]
-    ]
     texts = {
-        "who": ", ".join(filter(None, (model["lab"], model["role"]))),
+        "who": model["role"] if model["role"] != "subject" else "",
         "state": alarm["state"],
         "notes": ", ".join(notes),
         "number": number,
         "sure": sure,
         "strip": strip(record, rate),
-        "change": ", ".join(moved) or ("no flip" if change else "not compared"),
+        "change": (_flips(_moved(change)) or "no flip") if change else "not compared",
         "compared": f"of {change['compared']}" if change else "",
         "coverage": f"{found['canonical_determined']} of {found['canonical_n']}",
         "controls": f"{len(model['controls']['refused'])} controls refused"
@@ -168,6 +192,15 @@ def _row(record: Record, key: str, model: Mapping[str, Any]) -> Markup:
         else "",
     }
     return fill(record.root, "row", key=key, **texts)
+
+
+def _moved(change: Mapping[str, Any]) -> dict[str, int]:
+    return {name: len(change[name]) for name in FLIPS}
+
+
+def _flips(moved: Mapping[str, int]) -> str:
+    """Return how many labels moved each way; empty if none did."""
+    return ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in moved.items() if n)
 
 
 def strip(record: Record, rate: Mapping[str, Any]) -> Markup:
@@ -180,8 +213,7 @@ def strip(record: Record, rate: Mapping[str, Any]) -> Markup:
 
 def notices(record: Record) -> list[str]:
     """Return what must be known of a record before it is read."""
-    known = {"truth_sha256": SCRIPTED, "laboratory": LABORATORY}
-    return [said for name, said in known.items() if record.panel.get(name)]
+    return [NOTICES[name] for name in (kind(record),) if name in NOTICES]
 
 
 @piece

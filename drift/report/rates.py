@@ -15,6 +15,8 @@ from drift.report.trends import parts, trend
 DRAWN, LISTED = 60, 20
 #: Models side by side in one grid of labels.
 BESIDE = 3
+#: What a table of labels holds of each answer.
+TIDY = "model topic family control variant run outcome rule".split()
 
 
 @piece
@@ -82,8 +84,7 @@ def labels_by_family(record: Record, caption: str) -> Markup:
 
 def grids(name: str, frame: pd.DataFrame, caption: str) -> Markup:
     """Return grids of labels, few models in each; the first carries the table of all."""
-    kept = "model topic family control variant run outcome rule".split()
-    tidy = frame[kept].sort_values(["model", "family", "variant"], ignore_index=True)
+    tidy = frame[TIDY].sort_values(["model", "family", "variant"], ignore_index=True)
     models, made = sorted(frame.model.unique()), []
     for start in range(0, len(models), BESIDE):
         shown = frame[frame.model.isin(models[start : start + BESIDE])]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from drift.report.cards import run_pages
 from drift.report.display import piece
-from drift.report.markup import Markup, escaped, html, table, when, with_data
+from drift.report.markup import Markup, escaped, html, table, with_data
 from drift.report.tables import Record, readings
 
 #: Runs in the table on the page, newest first; the file holds them all.
@@ -36,11 +36,9 @@ def every_run(record: Record) -> Markup:
         shown.append(
             {
                 "Run": html('<a href="{}">{}</a>', there, row["run"]),
-                "When": when(f"{row['started_at']:%Y-%m-%dT%H:%M}"),
                 "Scope": row["scope"],
                 "Usable models": _usable(row),
-                **{name.capitalize(): row[name] for name in STATUSES},
-                "Undetermined": row["undetermined"],
+                **{name.capitalize(): row[name] for name in (*STATUSES, "undetermined")},
                 "Tokens": f"{row['prompt_tokens']:,} + {row['completion_tokens']:,}",
                 "Cost, USD": "no prices" if pd.isna(cost) else f"{cost:.4f}",
                 "Minutes": f"{row['minutes']:.1f}",

@@ -56,10 +56,22 @@ class Record:
         return found
 
     @cached_property
+    def registration(self) -> dict[str, Any]:
+        """The registration in force; empty in a record without one."""
+        path = self.store.registration
+        found: dict[str, Any] = orjson.loads(path.read_bytes()) if path.exists() else {}
+        return found
+
+    @property
     def panel(self) -> dict[str, Any]:
         """The panel as it was registered; empty in a record without a registration."""
-        path = self.store.registration
-        found: dict[str, Any] = orjson.loads(path.read_bytes())["panel"] if path.exists() else {}
+        found: dict[str, Any] = self.registration.get("panel", {})
+        return found
+
+    @property
+    def instruments(self) -> dict[str, Any]:
+        """The instruments as they were registered, by model."""
+        found: dict[str, Any] = self.registration.get("instruments", {})
         return found
 
     @cached_property

@@ -69,7 +69,9 @@ def draw(frame: pd.DataFrame, axes: Axes, *, ylabel: str, bottom: float, top: fl
             axes.plot([row.x, row.x], [at(row.low), at(row.high)], color=COLOURS[1], linewidth=1.1)
             axes.plot([row.x], [at(row.y)], "D", color=COLOURS[1], mfc="none", markersize=5)
         for begun in line.x[line.series.ne(line.series.shift()) & (line.index != line.index[0])]:
-            axes.plot([begun, begun], [floor, floor - 1], color=MUTED, linestyle=(0, (4, 2)))
+            axes.plot(
+                [begun, begun], [floor, floor - 1], color=MUTED, linestyle=(0, (4, 2)), lw=1.2
+            )
         known = (line if len(line) else marks).dropna(subset="y")
         said = f"{known.y.iloc[-1]:.3g} ({known.note.iloc[-1]})" if len(known) else "not estimable"
         height = float(at(known.y).iloc[-1]) if len(known) else floor - 0.5
@@ -109,7 +111,8 @@ def trend(unit: str, bottom: float, top: float) -> Picture:
     return Picture(
         partial(draw, ylabel=unit, bottom=bottom, top=top),
         partial(describe, unit=unit),
-        lambda frame: 0.9 + (PANEL + ROOM) * frame.panel.nunique(),
+        lambda frame: 0.7 + (PANEL + ROOM) * frame.panel.nunique(),
         left=0.5,
         right=1.3,
+        top=0.15,
     )

@@ -21,6 +21,7 @@ from drift.report.markup import Markup, html, joined, table, with_data
 from drift.report.tables import Record
 from drift.stats import language_asymmetry, purpose_unlock, wording_invariance
 
+NO_TRUTH = Markup("<p>This record declares no truth: its models are not scripted.</p>")
 VERDICTS = {True: "yes", False: "no", None: "nothing is claimed"}
 
 
@@ -122,23 +123,15 @@ class Truth:
         wording, unlock = wording_invariance(labels), purpose_unlock(labels)
         language = language_asymmetry(twins)
         due = {
-            "tripwires": wording.tripwires,
-            "unlocked by a purpose": unlock.unlocked,
-            "refused in Chinese alone": language.refused_zh_only,
-            "refused in English alone": language.refused_en_only,
+            "tripwires": (wording.tripwires, full["wording"]["tripwires"]),
+            "unlocked": (unlock.unlocked, full["unlock"]["unlocked"]),
+            "in Chinese alone": (language.refused_zh_only, full["language"]["refused_zh_only"]),
+            "in English alone": (language.refused_en_only, full["language"]["refused_en_only"]),
         }
-        read = {
-            "tripwires": full["wording"]["tripwires"],
-            "unlocked by a purpose": full["unlock"]["unlocked"],
-            "refused in Chinese alone": full["language"]["refused_zh_only"],
-            "refused in English alone": full["language"]["refused_en_only"],
-        }
-        said, shown = (
-            ", ".join(f"{len(of)} {name}" for name, of in one.items()) for one in (due, read)
-        )
-        same = all(list(of) == list(read[name]) for name, of in due.items())
-        injected = f"labels of all wordings, as of run {number}"
-        yield Fact(model, injected, 1, said, shown, same)
+        shown = ", ".join(f"{len(read)} {name}" for name, (_, read) in due.items())
+        same = all(list(scripted) == list(read) for scripted, read in due.values())
+        injected = f"wordings, purposes and languages as of run {number}"
+        yield Fact(model, injected, 1, "the families that the script gives", shown, same)
 
     def _change(self, model: str, change: Mapping[str, Any]) -> Iterator[Fact]:
         since = change["run"]
@@ -198,6 +191,8 @@ def _list(said: list[str]) -> str:
 @piece
 def facts(record: Record) -> Markup:
     """Return every injected fact, what is due of it, and what the record shows."""
+    if not record.store.truth.exists():
+        return NO_TRUTH
     found = list(Truth(record).facts())
     claimed = [fact.recovered for fact in found if fact.recovered is not None]
     frame = pd.DataFrame(map(asdict, found))
@@ -222,6 +217,8 @@ def facts(record: Record) -> Markup:
 @piece
 def stories(record: Record) -> Markup:
     """Return in a line each what the scripted models do."""
+    if not record.store.truth.exists():
+        return NO_TRUTH
     models = Truth(record).document["rules"]["models"]
     line = "<li><b>{}</b>: {}</li>"
     return html("<ul>{}</ul>", joined(html(line, key, of["story"]) for key, of in models.items()))
@@ -230,6 +227,8 @@ def stories(record: Record) -> Markup:
 @piece
 def labels(record: Record) -> Markup:
     """Return how many labels of each run are the scripted ones, run by run in the file."""
+    if not record.store.truth.exists():
+        return NO_TRUTH
     frame = Truth(record).accuracy
     by = frame.groupby("model", sort=False)[["compared", "as_scripted"]].sum().reset_index()
     shown = by.set_axis(["Model", "Labels compared", "As scripted"], axis=1)

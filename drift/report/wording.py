@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 
 from drift.report.display import figure, piece
-from drift.report.markup import Markup, html, rate_text, table, with_data
+from drift.report.markup import Markup, html, joined, rate_text, table, with_data
 from drift.report.pages import NO_FULL, family_links
-from drift.report.rates import grids
+from drift.report.rates import TIDY, grids
 from drift.report.tables import (
     Record,
     each,
@@ -27,6 +27,13 @@ from drift.report.trends import parts, trend
 LISTED = 20
 NO_RUN_WAS_FULL = html("<p>{}.</p>", NO_FULL)
 LETTERS = {"refused": "R", "answered": "A"}
+TWINS = {
+    "Refused in Chinese alone": "refused_zh_only",
+    "English alone": "refused_en_only",
+    "Both": "both_refused",
+    "Neither": "both_answered",
+    "Not compared": "not_compared",
+}
 
 
 def _full(record: Record) -> dict[str, dict[str, Any]]:
@@ -41,9 +48,13 @@ def _summary(
     found = _full(record)
     if not found:
         return NO_RUN_WAS_FULL
-    shown = [{"Model": key, **row(full), "Full run": full["run"]} for key, full in found.items()]
+    shown = pd.DataFrame({"Model": key, **row(full)} for key, full in found.items())
+    runs = [full["run"] for full in found.values()]
+    said = html("<p>Full run {}.</p>", runs[0])
+    if len(set(runs)) > 1:
+        said, shown = Markup(""), shown.assign(**{"Full run": runs})
     counts = [{"model": key, "run": of["run"]} | full_counts(of) for key, of in found.items()]
-    return with_data(table(pd.DataFrame(shown)), name, pd.DataFrame(counts)[[*columns]])
+    return with_data(joined([said, table(shown)]), name, pd.DataFrame(counts)[[*columns]])
 
 
 @piece
@@ -68,43 +79,48 @@ def kinds(record: Record) -> Markup:
     rows, known = [], []
     for key, full in _full(record).items():
         named = {
-            "Tripwires": full["wording"]["tripwires"],
-            "Policies": full["wording"]["policies"],
-            "Ties": full["ties"],
-            "A wording without a label": full["incomplete"],
+            "tripwires": full["wording"]["tripwires"],
+            "policies": full["wording"]["policies"],
+            "ties": full["ties"],
+            "a wording without a label": full["incomplete"],
         }
-        rows.append({"Model": key} | {kind: family_links(of) for kind, of in named.items()})
-        known += [
-            {"model": key, "run": full["run"], "kind": kind.lower(), "family": family}
-            for kind, families in named.items()
-            for family in families
-        ]
-    if not rows:
+        for kind, families in named.items():
+            place = {"model": key, "run": full["run"], "kind": kind}
+            known += [place | {"family": family} for family in families]
+            if families:
+                row = {"Model": key, "Kind": f"{len(families)} {kind}"}
+                rows.append(row | {"Families": family_links(families)})
+    if not _full(record):
         return NO_RUN_WAS_FULL
     columns = ["model", "run", "kind", "family"]
-    return with_data(table(pd.DataFrame(rows)), "kinds", pd.DataFrame(known, columns=columns))
+    shown = table(pd.DataFrame(rows), empty="No family is any of these.")
+    return with_data(shown, "kinds", pd.DataFrame(known, columns=columns))
 
 
 @piece
 def patterns(record: Record) -> Markup:
-    """Return the labels of each wobbling family, wording by wording, the models across."""
+    """Return the English labels of each wobbling family, wording by wording, models across."""
     frame = responses(record)
     frame = frame[frame.full & frame.variant.str.startswith("en-")]
     if frame.empty:
         return NO_RUN_WAS_FULL
-    tidy = frame["model topic family control variant run outcome rule".split()]
-    wobbling = _wobbling(record)
+    shown = _letters(record, frame, _wobbling(record), "No family wobbles.")
+    return with_data(shown, "labels-by-wording", frame[TIDY])
+
+
+def _letters(
+    record: Record, frame: pd.DataFrame, differing: Mapping[str, set[str]], empty: str
+) -> Markup:
+    """Return a letter for each label of the families that differ, bold in the models named."""
     rows = []
-    for family, answers in frame[frame.family.isin(wobbling)].groupby("family"):
+    for family, answers in frame[frame.family.isin(differing)].groupby("family"):
         said = {"Family": family_links([str(family)])}
         for model in record.models:
             outcomes = answers[answers.model == model].sort_values("variant").outcome
-            letters = " ".join(LETTERS.get(outcome, "–") for outcome in outcomes)
-            wobbles = model in wobbling[str(family)]
-            said[model] = html("<b>{}</b>" if wobbles else "{}", letters)
+            letters = "\N{NO-BREAK SPACE}".join(LETTERS.get(outcome, "–") for outcome in outcomes)
+            said[model] = html("<b>{}</b>" if model in differing[str(family)] else "{}", letters)
         rows.append(said)
-    shown = table(pd.DataFrame(rows), empty="No family wobbles.")
-    return with_data(shown, "labels-by-wording", tidy)
+    return table(pd.DataFrame(rows), empty=empty)
 
 
 def _wobbling(record: Record) -> dict[str, set[str]]:
@@ -153,27 +169,42 @@ def twins(record: Record) -> Markup:
 
     def row(full: Mapping[str, Any]) -> Mapping[str, object]:
         found = full["language"]
-        return {
-            "Twins compared": found["n"],
-            "Refused in Chinese alone": family_links(found["refused_zh_only"]),
-            "Refused in English alone": family_links(found["refused_en_only"]),
-            "Refused in both": family_links(found["both_refused"]),
-            "Net": "not estimable" if found["net"] is None else f"{found['net']:+d}",
-            "Mid-p": f"not estimable: {found['reason']}"
-            if found["reason"]
-            else f"{found['midp']:.3g}",
-        }
+        counts = {head: len(found[name]) for head, name in TWINS.items()}
+        net = "not estimable" if found["net"] is None else f"{found['net']:+d}".replace("+0", "0")
+        reason = f"not estimable: {found['reason']}"
+        midp = reason if found["midp"] is None else f"{found['midp']:.3g}"
+        return {"Twins": found["n"]} | counts | {"Net": net, "Mid-p": midp}
 
     return _summary(record, "language", columns.split(), row)
 
 
 @piece
-def twin_labels(record: Record, caption: str) -> Markup:
-    """Grid of the English and the Chinese label of each family that has a twin."""
+def pairs(record: Record) -> Markup:
+    """Return the English and the Chinese label of each family that differs in some model."""
+    differing: dict[str, set[str]] = {}
+    for key, full in _full(record).items():
+        language = full["language"]
+        for family in (*language["refused_zh_only"], *language["refused_en_only"]):
+            differing.setdefault(family, set()).add(key)
+    frame = _twins(record)
+    if frame.empty:
+        return NO_RUN_WAS_FULL
+    shown = _letters(record, frame, differing, "No family differs between the languages.")
+    return with_data(shown, "labels-by-language", frame[TIDY])
+
+
+def _twins(record: Record) -> pd.DataFrame:
+    """Return the canonical and the Chinese answers of the last full runs, of families with both."""
     frame = responses(record)
     frame = frame[frame.full]
-    twins = frame[frame.variant == "zh"].family
-    frame = frame[frame.family.isin(twins) & frame.variant.isin(["en-1", "zh"])]
+    paired = frame.family.isin(frame[frame.variant == "zh"].family)
+    return frame[paired & frame.variant.isin(["en-1", "zh"])]
+
+
+@piece
+def twin_labels(record: Record, caption: str) -> Markup:
+    """Grid of the English and the Chinese label of each family that has a twin."""
+    frame = _twins(record)
     return grids("twins", frame, caption) if len(frame) else NO_RUN_WAS_FULL
 
 
