@@ -20,7 +20,7 @@ from drift.bank import load_bank
 from drift.config import project_root
 from drift.report.curves import lines_picture
 from drift.report.display import figure, shown
-from drift.report.markup import Markup, html, joined, percent, table
+from drift.report.markup import Markup, html, joined, percent, table, with_data
 from drift.report.method import checked, unfit
 from drift.report.tables import each
 from drift.stats.counts import Count
@@ -48,6 +48,17 @@ VERDICTS = {
 CLAIM = '{}<br><span class="drift-small">{} {}</span>'
 #: Canonical arms behind the published counts.
 ARMS = 41
+#: Columns of :func:`claims` in its download.
+CLAIMED = {
+    "where": "section",
+    "says": "claim",
+    "claimed": "claimed_value",
+    "ours": "our_value",
+    "detail": "our_detail",
+    "verdict": "verdict",
+    "assumption": "assumption",
+    "note": "remark",
+}
 
 
 def clopper_pearson_excess(trials: int, quantile: float) -> float:
@@ -212,7 +223,8 @@ def claims_table(found: pd.DataFrame) -> Markup:
             for row in each(rows)
         ]
         parts.append(html("<h3>{}</h3>{}", where, table(pd.DataFrame(lines))))
-    return html('<div class="drift-claims">{}</div>', joined(parts))
+    shown = html('<div class="drift-claims">{}</div>', joined(parts))
+    return with_data(shown, "claims", found[list(CLAIMED)].rename(columns=CLAIMED))
 
 
 def published(process: str, *, method_version: int, burn_in: int, seed: int) -> pd.DataFrame:
@@ -257,25 +269,45 @@ def published_plot(frame: pd.DataFrame, caption: str) -> Markup:
         behind = rows.pivot_table("y", ["at", "flips", "compared"], "series", sort=False)
         name = str(model).rpartition("/")[2].replace(".", "-")
         text = f"{model}. {caption.strip()}"
-        parts.append(figure(f"published-{name}", kind, rows, behind.reset_index(), text))
+        tidy = rows.drop(columns="at").rename(
+            columns={"series": "process", "y": "evidence", "x": "at"}
+        )
+        columns = "model method_version at process evidence flips compared p0".split()
+        made = figure(
+            f"published-{name}", kind, rows, behind.reset_index(), text, data=tidy[columns]
+        )
+        parts.append(made)
     return joined(parts, "\n")
 
 
 @shown
 def published_table(frame: pd.DataFrame) -> Markup:
     """Return for each model what was calibrated, what was monitored, and where E ended."""
-    rows = []
+    rows, shown = [], []
     for model, lines in frame.groupby("model", sort=False):
         one = lines[lines.series == lines.series.iloc[0]]
         bounds = lines.p0.dropna()
+        first, rest = one[:20], one[20:]
+        counts = {
+            "model": model,
+            "p0": bounds.iloc[0] if len(bounds) else None,
+            "burn_in_flips": first.flips.sum(),
+            "burn_in_compared": first.compared.sum(),
+            "flips": rest.flips.sum(),
+            "compared": rest.compared.sum(),
+            "transitions": len(rest),
+        }
         row = {
             "Model": model,
-            "Flips in 20 transitions": f"{one.flips[:20].sum()} of {one.compared[:20].sum()}",
+            "Flips in 20 transitions": "{burn_in_flips} of {burn_in_compared}".format(**counts),
             "p0": percent(bounds.iloc[0]) if len(bounds) else "",
-            "Flips in the other transitions": f"{one.flips[20:].sum()} of {one.compared[20:].sum()}"
-            f", in {len(one) - 20}",
+            "Flips in the other transitions": "{flips} of {compared}, in {transitions}".format(
+                **counts
+            ),
         }
         for name, path in lines.groupby("series", sort=False):
-            row[f"E, {name}"] = f"{path.y.iloc[-1]:.2g}, highest {path.y.max():.2g}"
-        rows.append(row)
-    return table(pd.DataFrame(rows))
+            last, top = path.y.iloc[-1], path.y.max()
+            rows.append(counts | {"process": name, "evidence": last, "highest": top})
+            row[f"E, {name}"] = f"{last:.2g}, highest {top:.2g}"
+        shown.append(row)
+    return with_data(table(pd.DataFrame(shown)), "published-counts", pd.DataFrame(rows))

@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from drift.report.curves import lines_picture
 from drift.report.display import figure, shown
 from drift.report.figures import COLOURS, INK, LINE, MUTED, SHAPES, Picture
-from drift.report.markup import Markup, html, joined, percent, table
+from drift.report.markup import Markup, html, joined, percent, table, with_data
 from drift.report.tables import each
 from drift.stats.likelihood import churn_bound, mixture_no_growth, restart_no_growth
 from drift.stats.power import delay, point_null_passage, reference_table
@@ -42,6 +42,27 @@ AXES = {
 }
 #: Where a share of 0 is drawn on a log axis.
 FLOOR = 2e-4
+#: What columns are called in a download, where a name alone would not say whose they are.
+CROSSED = {
+    "n": "arms",
+    "crossed": "lifetimes_crossed",
+    "entered": "lifetimes_entered",
+    "share": "share_crossed",
+    "limit": "share_limit",
+    "covered": "is_claimed",
+    "above": "is_above",
+}
+DELAYED = {
+    "n": "arms",
+    "before": "churn_before",
+    "after": "churn_after",
+    "quiet": "quiet_refreshes",
+    "within": "within_refreshes",
+    "followed": "followed_refreshes",
+    "early": "lifetimes_early",
+    "median": "median_delay",
+    "share": "share_within",
+}
 
 
 #: Of the values of each parameter: the type, a test, and both in words.
@@ -79,11 +100,15 @@ def zoo_table() -> Markup:
     rows = []
     for name, one in ZOO.items():
         values = (f"{key} = {value:g}" for key, value in getattr(one.draw, "keywords", {}).items())
-        named = f"{name} ({', '.join(values) or 'no parameter'})"
-        rows.append((named, one.description.replace("`", ""), ", ".join(sorted(one.gated))))
-    frame = pd.DataFrame(rows, columns=["Models", "What they do", "Claimed"])
-    kinds = frame.groupby(["What they do", "Claimed"], sort=False).Models.agg("; ".join)
-    return table(kinds.reset_index()[frame.columns])
+        claimed = ", ".join(sorted(one.gated))
+        rows.append((name, ", ".join(values), one.description.replace("`", ""), claimed))
+    frame = pd.DataFrame(rows, columns=["member", "parameters", "description", "claimed_by"])
+    named = frame.member + " (" + frame.parameters.replace("", "no parameter") + ")"
+    kinds = frame.assign(Models=named).groupby(["description", "claimed_by"], sort=False)
+    shown = kinds.Models.agg("; ".join).reset_index()[["Models", "description", "claimed_by"]]
+    return with_data(
+        table(shown.set_axis(["Models", "What they do", "Claimed"], axis=1)), "zoo", frame
+    )
 
 
 def ville(
@@ -211,64 +236,80 @@ def crossings_plot(frame: pd.DataFrame, caption: str) -> Markup:
         cells = rows.assign(shown=[_crossing(row) for row in each(rows)])
         behind = cells.pivot_table("shown", "member", "process", aggfunc="first", sort=False)
         name, text = f"crossings-{n}-{threshold:g}", f"n = {n}, threshold {threshold:g}. {caption}"
-        parts.append(figure(name, CROSSINGS, rows, behind.reset_index(), text))
+        data = rows.rename(columns=CROSSED)
+        parts.append(figure(name, CROSSINGS, rows, behind.reset_index(), text, data=data))
     return joined(parts, "\n")
 
 
 @shown
 def controls_table(*, n: str | int, lifetimes: int, seed: int) -> Markup:
     """Return the designs which must fail, and whether they do."""
-    rows = []
+    rows, shown = [], []
     for (process, model, least), arms in itertools.product(CONTROLS, checked(n=n)["n"]):
         size = {"n": arms, "lifetimes": lifetimes, "seed": seed}
         share = crossings(process, model, thresholds=[20], **size)[0].share
         word: object = "✓ fails, as it must"
         if share <= least:
             word = html('<b class="drift-warning">✗ passes: the check is too weak</b>')
-        rows.append((process, model, arms, percent(share), percent(least), word))
+        rows.append((process, model, arms, lifetimes, share, least, share > least))
+        shown.append((process, model, arms, percent(share), percent(least), word))
     names = ["Design", "Model", "n", "Watch", "Must exceed", "Verdict"]
-    return table(pd.DataFrame(rows, columns=names))
+    columns = ["process", "member", "arms", "lifetimes", "share_crossed", "share_due", "fails"]
+    data = pd.DataFrame(rows, columns=columns)
+    return with_data(table(pd.DataFrame(shown, columns=names)), "controls-of-the-check", data)
 
 
 @shown
 def point_null_table() -> Markup:
     """Return the exact chance to cross 20 with an estimate for the bound, by length of life."""
     passage = point_null_passage()
-    rows = [(t, f"{100 * passage[t - 1]:.2f} %", stated) for t, stated in POINT_NULL.items()]
-    return table(pd.DataFrame(rows, columns=["Refreshes", "Ours", "Design note"]))
+    rows = [(t, float(passage[t - 1]), stated) for t, stated in POINT_NULL.items()]
+    frame = pd.DataFrame(rows, columns=["refreshes", "share_crossed", "claimed_value"])
+    shown = frame.assign(share_crossed=[f"{100 * share:.2f} %" for share in frame.share_crossed])
+    names = ["Refreshes", "Ours", "Design note"]
+    return with_data(table(shown.set_axis(names, axis=1)), "point-null", frame)
 
 
 def bounds(n: str | int, *, churn: float) -> pd.DataFrame:
     """Return p0 after burn-ins of up to 160 transitions which saw as many flips as expected.
 
-    Columns: x (transitions), y (p0 in %), series, part, entered.
+    Columns: transitions, arms, p0 (share of 1).
     """
     rows = [
-        (pairs, 100 * (churn_bound(round(churn * arms * pairs), arms * pairs) or 1), f"n = {arms}")
+        (pairs, arms, churn_bound(round(churn * arms * pairs), arms * pairs) or 1.0)
         for arms in checked(n=n, before=churn)["n"]
         for pairs in (5, 10, 20, 30, 40, 60, 80, 120, 160)
     ]
-    return pd.DataFrame(rows, columns=["x", "y", "series"]).assign(part=0, entered="")
+    return pd.DataFrame(rows, columns=["transitions", "arms", "p0"])
 
 
 @shown
 def bounds_plot(frame: pd.DataFrame, caption: str) -> Markup:
     """Return the figure of :func:`bounds`."""
     kind = lines_picture(xlabel="transitions in the burn-in", ylabel="p0, %")
-    behind = frame.pivot_table("y", "x", "series", sort=False).round(2).reset_index()
-    return figure("bounds", kind, frame, behind.rename(columns={"x": "Transitions"}), caption)
+    lines = frame.assign(x=frame.transitions, y=100 * frame.p0, part=0, entered="")
+    lines["series"] = [f"n = {arms}" for arms in frame.arms]
+    behind = lines.pivot_table("y", "transitions", "series", sort=False).round(2).reset_index()
+    behind = behind.rename(columns={"transitions": "Transitions"})
+    return figure("bounds", kind, lines, behind, caption, data=frame)
 
 
 @shown
 def no_growth_table(frame: pd.DataFrame) -> Markup:
     """Return for bounds on churn where mixture and restart process begin to grow."""
-    rows = []
-    for row in each(frame[frame.x.isin([20, 40])]):
-        p0 = row.y / 100
-        shares = (p0, mixture_no_growth(p0), restart_no_growth(p0))
-        rows.append((row.x, row.series, *(f"{100 * p:.2f} %" for p in shares)))
+    frame = frame[frame.transitions.isin([20, 40])]
+    mixture, restart = (frame.p0.map(of) for of in (mixture_no_growth, restart_no_growth))
+    data = pd.concat(
+        [
+            frame.assign(process=name, no_growth_at_or_below=shares)
+            for name, shares in (("mixture", mixture), ("restart", restart))
+        ]
+    )
+    shown = frame.assign(arms=[f"n = {arms}" for arms in frame.arms])
+    for name, shares in (("p0", frame.p0), ("mixture", mixture), ("restart", restart)):
+        shown[name] = [f"{100 * share:.2f} %" for share in shares]
     names = ["Transitions", "Arms", "p0", "No growth at or below, mixture", "… restart"]
-    return table(pd.DataFrame(rows, columns=names))
+    return with_data(table(shown.set_axis(names, axis=1)), "no-growth", data)
 
 
 def delays(
@@ -309,22 +350,24 @@ def delays_plot(frame: pd.DataFrame, by: str, caption: str) -> Markup:
         medians = [_median(row) for row in each(rows)]
         columns = (rows.process, rows[by], medians, shares, early.map(percent))
         behind = pd.DataFrame(dict(zip(names, columns, strict=True)))
-        parts.append(
-            figure(f"delay-by-{by}-{n}", kind, lines, behind, f"n = {n}. {size} {caption}")
-        )
+        name, text = f"delay-by-{by.replace('_', '-')}-{n}", f"n = {n}. {size} {caption}"
+        data = rows.rename(columns=DELAYED)
+        parts.append(figure(name, kind, lines, behind, text, data=data))
     return joined(parts, "\n")
 
 
 @shown
 def references(*, lifetimes: int, seed: int) -> Markup:
     """Return every delay of the design note beside our own."""
-    rows = []
+    rows, known = [], []
     for row in reference_table(lifetimes=lifetimes, seed=seed):
         ours = row.measured
+        known.append(asdict(ours) | {"claimed_median": row.median, "claimed_share": row.share})
         place = (ours.process, f"{ours.threshold:g}", ours.n, percent(ours.after), ours.quiet)
         shares = ("" if share is None else percent(share) for share in (row.share, ours.share))
         stated = "" if row.median is None else f"{row.median:g}"
         rows.append((*place, stated, _median(ours), ours.within, *shares))
     names = ["Process", "At", "n", "Churn after", "Quiet", "Median, design note", "Ours"]
     names += ["Within", "Share, design note", "Our share"]
-    return table(pd.DataFrame(rows, columns=names))
+    data = pd.DataFrame(known).rename(columns=DELAYED)
+    return with_data(table(pd.DataFrame(rows, columns=names)), "delays-stated", data)

@@ -11,7 +11,8 @@ import pytest
 from report.conftest import keep
 
 from drift.report import claims, method
-from drift.report.execute import Job, execute
+from drift.report.execute import execute
+from drift.report.job import Job, read_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 20261129
@@ -48,7 +49,7 @@ def test_what_the_document_does_not_state_is_neither_claimed_nor_called_wrong(
 ) -> None:
     ours = reproduced[reproduced.verdict == "not stated: our extension"]
     assert (ours.claimed == "").all()
-    shown = claims.claims_table(reproduced).data
+    shown = claims.claims_table(reproduced).text
     assert "✗ not" not in shown
     assert "✓ not" not in shown
     assert shown.count("<td></td>") == len(ours)
@@ -106,7 +107,7 @@ def test_the_mixture_stands_deep_in_debt_on_the_published_counts(published: pd.D
     mixture = published[published.series == "mixture"].groupby("model", sort=False)
     assert [f"{y:.1e}" for y in mixture.y.last()] == ["6.0e-05", "1.7e-06", "3.7e-05", "1.5e-05"]
     assert mixture.p0.last()["mistralai/mistral-nemo"] == pytest.approx(0.115, abs=5e-4)
-    assert "73 of 790" in claims.published_table(published).data
+    assert "73 of 790" in claims.published_table(published).text
 
 
 def test_counts_of_two_method_versions_are_never_pooled(published: pd.DataFrame) -> None:
@@ -125,25 +126,25 @@ def test_a_model_that_is_outside_a_claim_and_above_its_bound_is_named_in_words()
         burn_in=0,
         seed=SEED,
     )
-    home, mixture = method.crossings_summary(found).data.split("<b>mixture</b>")
+    home, mixture = method.crossings_summary(found).text.split("<b>mixture</b>")
     assert "within its bound in all 2 cells" in home
-    zoo = method.zoo_table().data
+    zoo = method.zoo_table().text
     assert "bad runs 2 %, 0.35 (share = 0.02, p = 0.35)" in zoo
     assert "weekday (no parameter)" in zoo
     assert "Above it where nothing is claimed: bad runs 2 %, 0.35 (n = 14)" in mixture
-    drawn = method.crossings_plot(found, "See.").data
+    drawn = method.crossings_plot(found, "See.").text
     assert "mixture, bound 7.5" in drawn
     assert "1 of 1 models above it" in drawn
     size = {"horizon": 100, "lifetimes": 50, "burn_in": 0, "p": 0.0, "seed": SEED}
     quiet = method.ville("mixture", member="visits 0.001, 0.1", n="14", **size)
-    assert "0.0 to 7.1), not claimed<" in method.crossings_plot(quiet, "See.").data
+    assert "0.0 to 7.1), not claimed<" in method.crossings_plot(quiet, "See.").text
     assert re.search(r'drift-warning">✗ [\d.]+.% \(.*?\), above 7.5.%, not claimed', drawn)
 
 
 def test_a_share_entered_is_shown_where_it_is_not_the_share_crossed() -> None:
     size = {"horizon": 600, "lifetimes": 300, "burn_in": 0, "p": 0.0, "seed": SEED}
     found = method.ville("home", member="iid flips 0.2 %", n=14, **size)
-    shown = method.crossings_plot(found, "See.").data
+    shown = method.crossings_plot(found, "See.").text
     differ = found.entered != found.crossed
     assert differ.any()
     assert shown.count(", entered ") == differ.sum()
@@ -200,18 +201,18 @@ def test_a_method_version_that_was_not_published_is_refused_with_those_that_were
 def test_a_claim_that_fails_where_it_is_made_is_a_failure_in_words() -> None:
     size = {"horizon": 600, "lifetimes": 150, "burn_in": 0, "p": 0.0, "seed": SEED}
     found = method.ville("point null", member="iid flips 1.5 %", n="14", **size)
-    assert "✗ beyond its bound: iid flips 1.5 % (n = 14)" in method.crossings_summary(found).data
+    assert "✗ beyond its bound: iid flips 1.5 % (n = 14)" in method.crossings_summary(found).text
 
 
 def test_designs_known_to_fail_do_fail() -> None:
-    shown = method.controls_table(n="14, 41", lifetimes=200, seed=SEED).data
+    shown = method.controls_table(n="14, 41", lifetimes=200, seed=SEED).text
     assert shown.count("✓ fails, as it must") == 4
-    blind = method.controls_table(n="1", lifetimes=50, seed=SEED).data
+    blind = method.controls_table(n="1", lifetimes=50, seed=SEED).text
     assert "the check is too weak" in blind
 
 
 def test_the_exact_values_of_the_point_null_are_those_stated() -> None:
-    cells = re.findall(r"<td>([\d.]+ %)</td>", method.point_null_table().data)
+    cells = re.findall(r"<td>([\d.]+ %)</td>", method.point_null_table().text)
     assert cells == [value for value in method.POINT_NULL.values() for _ in range(2)]
 
 
@@ -220,7 +221,7 @@ def test_a_delay_beyond_what_was_followed_is_written_out_and_not_drawn() -> None
         "mixture", n="14", quiet="0, 500", after="0.1", lifetimes=60, seed=SEED, followed=100
     )
     assert frame["median"].isna().tolist() == [False, True]
-    shown = method.delays_plot(frame, "quiet", "See.").data
+    shown = method.delays_plot(frame, "quiet", "See.").text
     assert "over 100 refreshes" in shown
     setting = "Threshold 20, 60 lifetimes a point, churn 1.5.% before the change and 10.0.% after"
     assert re.search(setting, shown)
@@ -253,9 +254,8 @@ def test_a_methodologist_changes_the_parameter_cell_and_runs_a_notebook_again(
     (code,) = re.findall(r"```python\n(.*?)```", guide, re.S)
     (fresh_project / "rival.py").write_text(code, encoding="utf-8")
     changed = {"process": "home, rival:records", "member": "weekday", "n": "20", "seed": 5}
-    notebook = fresh_project / "notebooks" / "ville.ipynb"
-    page = execute([Job("method/ville", notebook, changed)], root=fresh_project)[
-        "method/ville.ipynb"
-    ]
+    notebook = read_notebook(fresh_project / "notebooks" / "ville.ipynb")
+    jobs = [Job("method/ville", notebook, changed)]
+    page = execute(jobs, root=fresh_project)["method/ville.ipynb"]
     assert "rival:records" in page
     assert "n = 20, threshold 20" in page
