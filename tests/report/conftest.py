@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import report.synthetic
 
-from drift.report import RecordRef, build_site
+from drift.report.site import RecordRef, build_site
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Simulations of the method pages made small, in the copied notebooks alone.
@@ -91,3 +96,87 @@ def html(built: Path) -> Callable[[str], str]:
         return (built / "report" / "_site" / page).read_text(encoding="utf-8")
 
     return read
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="session")
+def serve() -> Iterator[Callable[[Path], str]]:
+    """Serve a folder on this machine and return its address."""
+    with ExitStack() as stack:
+
+        @functools.cache
+        def address(folder: Path) -> str:
+            handler = functools.partial(_Quiet, directory=str(folder))
+            server = stack.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+            stack.callback(server.shutdown)
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            return f"http://127.0.0.1:{server.server_port}/"
+
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    """A Chromium; what it knows as ``plain.test`` is this machine, without encryption.
+
+    While it is open, its event loop runs: what asks a model is made before, by a session fixture.
+    """
+    from playwright.sync_api import sync_playwright
+
+    flags = (
+        "--headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
+        "--disable-component-update --disable-sync"
+    ).split()
+    flags.append("--host-resolver-rules=MAP plain.test 127.0.0.1")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def visit(
+    browser: Any, serve: Callable[[Path], str], request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Any]]:
+    """Open a page; whatever it says on the console or asks of others fails the test.
+
+    Of the built site, or of another `site`. A page that is to fail may say so: not `quiet`.
+    Further options are those of the browser's context; one context shares its storage.
+    """
+    contexts: list[Any] = []
+    complaints: list[str] = []
+
+    def open_page(
+        page: str,
+        *,
+        site: Path | None = None,
+        width: int = 1280,
+        scheme: str = "light",
+        quiet: bool = True,
+        host: str = "127.0.0.1",
+        before: str = "",
+        **options: Any,
+    ) -> Any:
+        site = site or request.getfixturevalue("built") / "report" / "_site"
+        address = serve(site).replace("127.0.0.1", host)
+        size = {"width": width, "height": 800}
+        contexts.append(browser.new_context(viewport=size, color_scheme=scheme, **options))
+        tab = contexts[-1].new_page()
+        if before:
+            tab.add_init_script(before)
+        if quiet:
+            tab.on("console", lambda message: complaints.append(message.text))
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        known = (address, "blob:")
+        tab.on("request", lambda r: None if r.url.startswith(known) else complaints.append(r.url))
+        tab.goto(address + page)
+        return tab
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []

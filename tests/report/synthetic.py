@@ -179,6 +179,7 @@ def write_record(
     ]
     _lines(folder / "findings.jsonl", findings)
     _lines(folder / "churn.jsonl", alarm.churn)
+    _json(folder / "series.json", {"run": run})
 
 
 def _corpus(bank: Bank) -> dict[str, Any]:

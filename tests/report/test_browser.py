@@ -2,97 +2,30 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import report.synthetic
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("built")]
 
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
+RECORD = (
+    "reading", "rates", "alarm", "wording", "language", "transcripts", "findings", "judge",
+    "integrity", "runs", f"runs/{report.synthetic.RUNS[-1][0]}",
+)  # fmt: skip
 PAGES = (
     "index.html",
-    "report/embedded/reading.html",
-    "report/embedded/rates.html",
-    "report/embedded/transcripts.html",
-    "report/embedded/alarm.html",
+    *(f"report/embedded/{page}.html" for page in RECORD),
     "report/empty/reading.html",
-    "report/method/ville.html",
-    "report/method/power.html",
+    *(f"report/method/{page}.html" for page in ("method", "limits", "ville", "power")),
     "report/method/reproduction.html",
 )
-#: Contrast of an element's text against the nearest opaque ground behind it (WCAG 2).
-CONTRAST = """element => {
-  const numbers = colour => colour.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
-    .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
-  let ground = [255, 255, 255];
-  for (let e = element; e; e = e.parentElement) {
-    const found = numbers(getComputedStyle(e).backgroundColor);
-    if (found.length === 3 || found[3] > .99) { ground = found; break; }
-  }
-  const [a, b] = [light(numbers(getComputedStyle(element).color)), light(ground)];
-  return (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
-}"""
-TEXTS = (
-    "main p, main td, main th, main dt, main dd, main h1, main h2, main h3, main a, main summary, "
-    "main figcaption, main pre, main mark, .drift-chip, .drift-small, .drift-hidden, .drift-cut, "
-    ".drift-footer, .sidebar-link, .sidebar-title a, #TOC a, .breadcrumb-item"
-)
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture(scope="module")
-def address(built: Path) -> Iterator[str]:
-    """The built site, served on this machine."""
-    handler = functools.partial(_Quiet, directory=str(built / "report" / "_site"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
-        yield launched
-        launched.close()
-
-
-@pytest.fixture
-def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
-    """Open a page; whatever it says on the console or asks of others fails the test."""
-    contexts, complaints = [], []
-
-    def open_page(page: str, *, width: int = 1280, scheme: str = "light") -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-        contexts.append(context)
-        tab = context.new_page()
-        tab.on("console", lambda message: complaints.append(message.text))
-        tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.on("request", lambda r: None if r.url.startswith(address) else complaints.append(r.url))
-        tab.goto(address + page)
-        return tab
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
+READING, RATES, TRANSCRIPTS, RUN = (PAGES[place] for place in (1, 2, 6, 11))
+UNFOLD = "document.querySelectorAll('details').forEach(part => { part.open = true })"
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -105,44 +38,123 @@ def test_a_page_is_quiet_and_asks_nobody_else(visit: Callable[..., Any], page: s
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_does_not_overflow_a_phone(visit: Callable[..., Any], page: str) -> None:
     tab = visit(page, width=375)
-    tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    tab.evaluate(UNFOLD)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 375
     assert tab.evaluate("document.body.scrollWidth") <= 375
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("page", PAGES)
-def test_all_text_is_readable_in_light_and_dark(
+def test_axe_finds_nothing_serious_in_light_and_dark(
     visit: Callable[..., Any], page: str, scheme: str
 ) -> None:
     tab = visit(page, scheme=scheme)
-    tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
-    dark = "document.documentElement.classList.contains('quarto-dark')"
-    tab.wait_for_function(dark if scheme == "dark" else f"!{dark}")
-    found = tab.eval_on_selector_all(
-        TEXTS,
-        f"""elements => elements.filter(e => e.textContent.trim() && e.offsetParent)
-            .map(e => [({CONTRAST})(e), e.className || e.tagName, e.textContent.slice(0, 40)])
-            .filter(([contrast]) => contrast < 4.5)""",
+    tab.evaluate(UNFOLD)
+    tab.wait_for_selector("html.quarto-dark" if scheme == "dark" else "html:not(.quarto-dark)")
+    found = Axe().run(tab, options={"resultTypes": ["violations"]}).response["violations"]
+    assert [
+        (rule["id"], node["target"], node["html"][:120])
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
+    ] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs_no_script_but_the_sites_own(visit: Callable[..., Any], page: str) -> None:
+    tab = visit(page, quiet=False)
+    policy = tab.locator("meta[http-equiv='Content-Security-Policy']").get_attribute("content")
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'" and rules["connect-src"] == "'self'"
+    assert not {"'unsafe-inline'", "'unsafe-eval'", "data:"} & set(rules["script-src"].split())
+    tab.evaluate(
+        """() => {
+          const script = document.createElement('script');
+          script.textContent = 'window.pwned = 5';
+          document.body.append(script);
+          const link = document.createElement('a');
+          link.setAttribute('onclick', 'window.pwned = 6');
+          document.body.append(link);
+          link.click();
+        }"""
     )
-    assert found == []
+    assert tab.evaluate("window.pwned") is None
+    assert (
+        tab.locator("main :is(script:not([type='application/json']), iframe, object)").count() == 0
+    )
+
+
+def test_no_page_is_larger_than_three_megabytes(built: Path) -> None:
+    pages = [*(built / "report" / "_site").rglob("*.html")]
+    assert len(pages) > len(PAGES)
+    assert [page for page in pages if page.stat().st_size > 3_000_000] == []
 
 
 def test_dark_mode_toggles_and_is_remembered(visit: Callable[..., Any]) -> None:
-    tab = visit(PAGES[1])
-    ground = "getComputedStyle(document.body).backgroundColor"
-    light = tab.evaluate(ground)
+    tab = visit(READING)
+    body = tab.locator("body")
+    light = body.evaluate("body => getComputedStyle(body).backgroundColor")
     tab.click(".quarto-color-scheme-toggle")
-    tab.wait_for_function(f"{ground} !== {light!r}")
-    dark = tab.evaluate(ground)
+    expect(body).not_to_have_css("background-color", light)
+    dark = body.evaluate("body => getComputedStyle(body).backgroundColor")
     tab.reload()
-    tab.wait_for_function(f"{ground} === {dark!r}")
+    expect(body).to_have_css("background-color", dark)
     tab.click(".quarto-color-scheme-toggle")
-    tab.wait_for_function(f"{ground} === {light!r}")
+    expect(body).to_have_css("background-color", light)
+
+
+def test_search_finds_a_section_and_opens_it_by_keyboard(visit: Callable[..., Any]) -> None:
+    tab = visit(READING)
+    tab.keyboard.press("/")
+    tab.keyboard.type("canonical arms")
+    tab.wait_for_selector(".search-result:visible")
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**/*.html#*")
+    expect(tab.locator(f"[id='{tab.url.partition('#')[2]}']")).to_be_in_viewport()
+
+
+def test_an_address_of_a_family_opens_its_responses(visit: Callable[..., Any]) -> None:
+    tab = visit(f"{TRANSCRIPTS}#science-photosynthesis")
+    expect(tab.locator("#science-photosynthesis pre").first).to_be_visible()
+    expect(tab.locator("#science-photosynthesis")).to_be_in_viewport()
+    tab.evaluate("location.hash = '#contested-history-tiananmen-1989'")
+    expect(tab.locator("#contested-history-tiananmen-1989 pre").first).to_be_visible()
+
+
+def test_paper_shows_what_is_folded_and_the_page_folds_it_again(visit: Callable[..., Any]) -> None:
+    tab = visit(TRANSCRIPTS)
+    folded = "document.querySelectorAll('details:not([open])').length"
+    assert tab.evaluate(folded) > 41
+    tab.evaluate(f"addEventListener('beforeprint', () => {{ window.folded = {folded}; }})")
+    before = tab.evaluate(folded)
+    tab.pdf()
+    assert (tab.evaluate("window.folded"), tab.evaluate(folded)) == (0, before)
+
+
+def test_what_a_reader_copies_is_the_text_shown(visit: Callable[..., Any]) -> None:
+    tab = visit(RUN, permissions=["clipboard-read", "clipboard-write"])
+    tab.evaluate(UNFOLD)
+    press = tab.locator(".drift-copy").first
+    press.focus()
+    tab.keyboard.press("Enter")
+    expect(press).to_have_text("Copied")
+    source = tab.locator(f"[id='{press.get_attribute('data-copy')}']")
+    assert tab.evaluate("navigator.clipboard.readText()") == source.text_content()
+    expect(press.locator("+ [role=status]")).to_have_text("Copied")
+
+
+def test_a_response_without_a_text_is_given_no_label(visit: Callable[..., Any]) -> None:
+    tab = visit(TRANSCRIPTS)
+    unlabelled = tab.locator(".drift-response[data-label='failed']")
+    assert unlabelled.count() > 0
+    assert unlabelled.locator("select").count() == 0
+    labelled = tab.locator(".drift-response:not([data-label='failed'])")
+    assert labelled.locator("select").count() == labelled.count()
 
 
 def test_responses_are_folded_until_they_are_opened(visit: Callable[..., Any]) -> None:
-    tab = visit(PAGES[3])
+    tab = visit(TRANSCRIPTS)
     family = tab.locator(".drift-family").first
     assert not family.locator("pre").first.is_visible()
     family.locator("summary").click()
@@ -152,21 +164,18 @@ def test_responses_are_folded_until_they_are_opened(visit: Callable[..., Any]) -
 
 
 def test_a_link_from_the_reading_lands_on_the_family(visit: Callable[..., Any]) -> None:
-    tab = visit(PAGES[1])
+    tab = visit(READING)
     link = tab.locator("main a[href^='transcripts.html#']").first
     anchor = link.get_attribute("href").partition("#")[2]
     link.click()
     tab.wait_for_url(f"**/transcripts.html#{anchor}")
-    tab.wait_for_function(
-        f"(top => top >= 0 && top < 800)(document.getElementById('{anchor}')"
-        ".getBoundingClientRect().top)"
-    )
+    expect(tab.locator(f"[id='{anchor}']")).to_be_in_viewport()
 
 
 def test_a_figure_takes_its_ink_from_the_page(visit: Callable[..., Any]) -> None:
     inks = []
     for scheme in ("light", "dark"):
-        tab = visit(PAGES[2], scheme=scheme)
+        tab = visit(RATES, scheme=scheme)
         ink = "e => getComputedStyle(e).fill"
         inks.append(tab.locator("svg text").last.evaluate(ink))
     assert inks[0] != inks[1]
