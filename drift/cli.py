@@ -150,9 +150,17 @@ def report(
         list[str] | None, typer.Option("--panel", help="Show only these records; may be repeated.")
     ] = None,
     data: DataOption = None,
-    as_of: Annotated[
-        str | None, typer.Option("--as-of", help="Leave out every run after this one.")
+    as_of: Annotated[str, typer.Option("--as-of", help="Leave out every run after this one.")] = "",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Run this page, record/page or page, in any case, and show the others as they are "
+            "kept; may be repeated. With --no-render nothing else is done."
+        ),
     ] = None,
+    why: Annotated[
+        str, typer.Option(help="Only say what of a page's inputs changed since it was kept.")
+    ] = "",
     render: Annotated[
         bool, typer.Option(help="Render the site; without it only execute the notebooks.")
     ] = True,
@@ -166,35 +174,39 @@ def report(
     With --refresh it also renders when the run is partial, paused or impossible on
     this machine, and says so on the front page.
     """
-    from drift.report.site import RecordRef, build_site
+    from drift.report.execute import why_again
+    from drift.report.site import RecordRef, build_site, plan, sidebar_lines
 
     root = project_root()
     folder = data or root / "data"
-    note = _run_of_this_machine(data) if refresh_first else None
+    note = _run_of_this_machine(data) if refresh_first and not why else ""
     names = panel or sorted(
         {"embedded"} | {path.parent.name for path in folder.glob("*/chain.jsonl")}
     )
     _known(folder, [name for name in names if name != "embedded"])
+    records = [RecordRef(name, folder / name) for name in names]
+    if why:
+        for line in why_again(plan(root, records, as_of), why, root):
+            say(line)
+        return
     with bar("pages") as progress:
-        index = build_site(
+        made = build_site(
             root=root,
-            records=[RecordRef(name, folder / name) for name in names],
+            records=records,
             as_of=as_of,
+            only=only or (),
             render=render,
             note=note,
             progress=progress,
+            say=warn,
         )
-    sidebar = (root / "_quarto.yml").read_text(encoding="utf-8")
-    for name in names:
-        if f"report/{name}/" not in sidebar:
-            warn(f"{name} is on the front page; for the sidebar add to contents in _quarto.yml:")
-            warn(f"      - section: {name.capitalize()}")
-            warn(f"        contents: report/{name}/*.ipynb")
-    say(str(index))
+    for line in sidebar_lines(root, names):
+        warn(line)
+    say(str(made))
 
 
-def _run_of_this_machine(data: Path | None) -> str | None:
-    """Refresh the embedded panel; return why there is no whole run, or None."""
+def _run_of_this_machine(data: Path | None) -> str:
+    """Refresh the embedded panel; return why there is no whole run, empty if there is one."""
     record = _record("embedded", data)
     try:
         _fetch(record.panel)
@@ -208,7 +220,7 @@ def _run_of_this_machine(data: Path | None) -> str | None:
     if outcome.exit_code not in (0, 3, 5):
         raise typer.Exit(outcome.exit_code)
     problems = [note for note in outcome.notes if outcome.codes]
-    return f"This machine's run is not whole: {'; '.join(problems)}." if problems else None
+    return f"This machine's run is not whole: {'; '.join(problems)}." if problems else ""
 
 
 @app.command()

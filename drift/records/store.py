@@ -76,17 +76,24 @@ class Store:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the record's lock, or DriftError: one command at a time changes a record."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("w") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DriftError(
-                    "another command is changing this record",
-                    where=str(self.folder),
-                    next_step="wait until it has ended; a killed command leaves no lock behind",
-                ) from None
+        with locked(self.folder / ".lock", doing="changing this record"):
             yield
+
+
+@contextmanager
+def locked(path: Path, *, doing: str) -> Iterator[None]:
+    """Hold the lock at `path`, or DriftError: one command at a time is `doing` this."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DriftError(
+                f"another command is {doing}",
+                where=str(path.parent),
+                next_step="wait until it has ended; a killed command leaves no lock behind",
+            ) from None
+        yield
 
 
 def dump_line(document: dict[str, Any]) -> bytes:

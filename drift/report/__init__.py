@@ -1,6 +1,5 @@
-"""The report: notebooks executed over a record, and the site made of them."""
+"""The report: what a notebook begins with. The site that is made of them is in :mod:`.site`."""
 
-from drift.report.site import RecordRef, build_site
 from drift.report.tables import Record, load_record
 
-__all__ = ["Record", "RecordRef", "build_site", "load_record"]
+__all__ = ["Record", "load_record"]

@@ -1,170 +1,119 @@
-"""Run the notebooks of a record, in parallel, and keep nothing of a failed build.
+"""The pages of a report: which notebooks run again, with what, and what is kept.
 
-Each notebook runs against the interpreter that runs this code: no kernel needs to be
-registered on the machine. What depends on the moment or the machine is taken out of
-the executed notebook, so two builds of one record give the same bytes. A page is kept
-in ``.cache/pages`` below the digest of all that it depends on, and not made again.
+Nothing of a failed build is shown, and two builds of one record give the same bytes.
 """
 
 from __future__ import annotations
 
-import difflib
-import hashlib
-import logging
-import multiprocessing
-import os
-import re
-import sys
-import tempfile
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
-from importlib.metadata import distributions
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import nbformat
 import orjson
-from jupyter_client.kernelspec import KernelSpecManager
-from jupyter_client.manager import AsyncKernelManager
 
-from drift.errors import ConfigurationError, DriftError
-from drift.records.ledger import write_atomically
+from drift.config import sha256_hex
+from drift.errors import DriftError
+from drift.report.inputs import (
+    Inputs,
+    code,
+    compared,
+    digest,
+    keep,
+    kept,
+    package,
+    surroundings,
+)
+from drift.report.job import Job, check_parameters, named
+from drift.report.kernels import Failure, Run, outcomes
 
 #: Called with the page that has just ended, how many have ended, and how many there are.
 Progress = Callable[[str, int, int], None]
-
-ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-
-
-@dataclass(frozen=True)
-class Job:
-    """One notebook to run with its parameters, for a page named ``<record>/<page>``.
-
-    ``reads`` are the files of the record whose change makes the page another one.
-    """
-
-    page: str
-    notebook: Path
-    parameters: dict[str, Any]
-    reads: tuple[Path, ...] = ()
+Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Where a notebook stopped, and why; without a source it was outside any cell."""
-
-    page: str
-    notebook: str
-    error: str
-    label: str = ""
-    source: str = ""
-    traceback: str = ""
-
-    def __str__(self) -> str:
-        where = f"cell {self.label or 'without a label'}" if self.source else "outside any cell"
-        head = f"{self.notebook}, {where}, page {self.page}: {self.error}"
-        return "\n".join(filter(None, (head, self.source, self.traceback)))
+def inputs(jobs: Iterable[Job], root: Path) -> dict[str, Inputs]:
+    """Return what each page depends on, by page."""
+    modules, around = package(), surroundings(root)
+    found = {}
+    for job in jobs:
+        source = f"{job.notebook.source}\nimport {__name__}"
+        own = {
+            "parameters": digest(job.parameters),
+            job.notebook.name: sha256_hex(job.notebook.text.encode()),
+        }
+        found[job.page] = {**around, **code(source, modules), **own, **job.reads}
+    return found
 
 
-class ReportKernel(AsyncKernelManager):
-    """A kernel of the running interpreter, whatever the machine has registered.
-
-    It is reached over local sockets, not over TCP.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        # The sockets take their names from it: two kernels with one name would share them.
-        connection = Path(os.environ["JUPYTER_RUNTIME_DIR"]) / f"{uuid.uuid4().hex[:8]}.json"
-        # Without folders to search, the manager's own fallback is the running interpreter.
-        own = KernelSpecManager(kernel_dirs=[])
-        options |= {"connection_file": str(connection), "kernel_spec_manager": own}
-        super().__init__(**options, transport="ipc")
-
-
-def check_parameters(job: Job) -> None:
-    """Refuse a parameter that the notebook does not declare, or of another type.
-
-    Raises
-    ------
-    ConfigurationError
-        Names the parameter, the nearest declared one and all that are declared.
-    """
-    found = declared(job.notebook)
-    for name, value in job.parameters.items():
-        kind = type(value).__name__
-        if found.get(name) != kind:
-            near = difflib.get_close_matches(name, found, n=1, cutoff=0.0)
-            raise ConfigurationError(
-                f"parameter {name!r} is {'of the wrong type' if name in found else 'unknown'}",
-                where=str(job.notebook),
-                got=f"{value!r} ({kind})",
-                expected=", ".join(f"{name}: {kind}" for name, kind in found.items()),
-                next_step=f"did you mean {near[0]!r}?" if near and name not in found else None,
-            )
+def why_again(jobs: Sequence[Job], page: str, root: Path) -> list[str]:
+    """Return a line for each input of a page, and whether the page would run again."""
+    lines = []
+    for job in jobs:
+        if job.page not in named(jobs, [page]):
+            continue
+        before, _ = kept(root, job.page)
+        found = compared(before, inputs([job], root)[job.page])
+        moved = sum(word != "unchanged" for word in found.values())
+        lines += [f"{word:9}  {name}" for name, word in found.items()]
+        again = "does not run again: nothing has changed"
+        if moved:
+            again = f"runs again: {moved} of {len(found)} inputs are not as they were"
+        if not before:
+            again = "runs again: no such page is kept"
+        lines.append(f"{job.page} {again}")
+    return lines
 
 
-def declared(notebook: Path) -> dict[str, str]:
-    """Return the parameters that `notebook` declares, and their types by name."""
-    import papermill
+def execute(
+    jobs: Sequence[Job],
+    *,
+    root: Path,
+    only: Iterable[str] = (),
+    progress: Progress | None = None,
+    say: Say | None = None,
+) -> dict[str, str]:
+    """Run every job whose inputs changed; return executed notebooks by ``<record>/<page>.ipynb``.
 
-    found = papermill.inspect_notebook(notebook)
-    return {name: found[name]["inferred_type_name"] for name in found}
-
-
-def _digest(parts: Iterable[bytes]) -> bytes:
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
-
-
-def _surroundings(root: Path) -> Iterator[bytes]:
-    """Yield what every page depends on: this code, the project's files, what is installed."""
-    yield sys.version.encode()
-    yield from sorted(f"{item.name} {item.version}".encode() for item in distributions())
-    own = (root / "config", root / "data" / "published", root / "report" / "_templates")
-    for folder in (Path(__file__).parents[1], *own):
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.suffix != ".pyc":
-                yield from (path.name.encode(), path.read_bytes())
-    yield (root / "report" / "figures.mplstyle").read_bytes()
-
-
-def _key(job: Job, surroundings: bytes) -> str:
-    named = orjson.dumps(job.parameters, option=orjson.OPT_SORT_KEYS)
-    read = (part for path in job.reads for part in (path.name.encode(), path.read_bytes()))
-    return _digest((surroundings, named, job.notebook.read_bytes(), *read)).hex()
-
-
-def execute(jobs: Sequence[Job], *, root: Path, progress: Progress | None = None) -> dict[str, str]:
-    """Run every job that is not kept; return executed notebooks by ``<record>/<page>.ipynb``.
+    Parameters
+    ----------
+    only : iterable of str, optional
+        Pages as in :func:`named`: these run in any case, and another only if no page
+        with its parameters is kept.
 
     Raises
     ------
     ConfigurationError
-        A parameter is unknown or of the wrong type; nothing has run.
+        A parameter is unknown or of the wrong type, or a page; nothing has run.
     DriftError
         A notebook failed; ``report/failures.json`` holds all failures.
     """
     for job in jobs:
         check_parameters(job)
+    asked, now, stale = named(jobs, only), inputs(jobs, root), []
     done: dict[str, str] = {}
-    failures: list[Failure] = []
-    surroundings = _digest(_surroundings(root))
-    keys = {job.page: _key(job, surroundings) for job in jobs}
-    kept = {job.page: root / ".cache" / "pages" / f"{job.page}.ipynb" for job in jobs}
-    for page, path in kept.items():
-        key, _, text = (path.read_text(encoding="utf-8") if path.exists() else "").partition("\n")
-        if key == keys[page]:
-            done[f"{page}.ipynb"] = text
+    for job in jobs:
+        before, text = kept(root, job.page)
+        same = before == now[job.page]
+        usable = asked and before.get("parameters") == now[job.page]["parameters"]
+        if job.page not in asked and (same or usable):
+            done[f"{job.page}.ipynb"] = text
+            stale += [] if same else [job.page]
+    if stale and say:
+        names = ", ".join(stale)
+        say(f"shown as kept, though inputs changed; drift report runs them again: {names}")
     waiting = [job for job in jobs if f"{job.page}.ipynb" not in done]
-    for ended, (page, outcome) in enumerate(_outcomes(waiting, root), start=1):
-        if isinstance(outcome, Failure):
-            failures.append(outcome)
-        else:
-            done[f"{page}.ipynb"] = outcome
-            write_atomically(kept[page], f"{keys[page]}\n{outcome}".encode())
-        if progress:
-            progress(page, ended, len(waiting))
+    # Simulations last longest, so they begin first.
+    waiting.sort(key=lambda job: "lifetimes" not in job.notebook.declared)
+    failures = []
+    with closing(outcomes(_runs(waiting, now, root), root=root)) as ending:
+        for ended, (page, outcome) in enumerate(ending, start=1):
+            if isinstance(outcome, Failure):
+                failures.append(outcome)
+            else:
+                done[f"{page}.ipynb"] = outcome
+                keep(root, page, now[page], outcome)
+            if progress:
+                progress(page, ended, len(waiting))
     listed = root / "report" / "failures.json"
     listed.unlink(missing_ok=True)
     if failures:
@@ -175,71 +124,20 @@ def execute(jobs: Sequence[Job], *, root: Path, progress: Progress | None = None
             where="report/failures.json",
             next_step="the site from before is unchanged; mend the cause and build again",
         )
-    return done
+    return {f"{job.page}.ipynb": done[f"{job.page}.ipynb"] for job in jobs}
 
 
-def _outcomes(jobs: Sequence[Job], root: Path) -> Iterator[tuple[str, str | Failure]]:
-    """Run the jobs in parallel; yield the page and what came of it as each one ends."""
-    if not jobs:
-        return
-    context = multiprocessing.get_context("spawn")
-    workers = min(len(jobs), os.cpu_count() or 1)
-    # Socket paths hold about a hundred characters, so the sockets' folder needs a short path.
-    with (
-        tempfile.TemporaryDirectory(prefix="rd") as private,
-        ProcessPoolExecutor(workers, context, _prepare_worker, (str(root), private)) as pool,
-    ):
-        running = {pool.submit(_run, job, root): job.page for job in jobs}
-        for future in as_completed(running):
-            yield running[future], future.result()
+def _runs(jobs: Sequence[Job], now: Mapping[str, Inputs], root: Path) -> list[Run]:
+    """Return the jobs as the kernels take them, each with the end of its page."""
+    from drift.report.colophon import colophon
 
-
-def _prepare_worker(root: str, private: str) -> None:
-    """Keep the user's own Jupyter and IPython settings out of the kernels."""
-    own = dict.fromkeys(("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"), private)
-    os.environ.update(own, REFUSAL_DRIFT_ROOT=root, MPLBACKEND="agg", PYTHONHASHSEED="0")
-    logging.getLogger("papermill").setLevel(logging.CRITICAL)
-
-
-def _run(job: Job, root: Path) -> str | Failure:
-    import papermill
-    from papermill.exceptions import PapermillExecutionError
-
-    place = (job.page, f"{job.notebook.parent.name}/{job.notebook.name}")
-    try:
-        notebook = nbformat.read(job.notebook, as_version=4)  # type: ignore[no-untyped-call]
-        done = papermill.execute_notebook(
-            notebook,
-            None,
+    return [
+        Run(
+            job.page,
+            job.notebook.name,
+            job.notebook.text,
             job.parameters,
-            progress_bar=False,
-            cwd=root,
-            kernel_manager_class=ReportKernel,
-            # Keeps the log quiet when a finished kernel is interrupted.
-            extra_arguments=["--log-level=50"],
+            colophon(job, now[job.page], root),
         )
-        return _settled(done)
-    except PapermillExecutionError as error:
-        label = re.search(r"^#\|\s*label:\s*(\S+)", error.source, re.M)
-        return Failure(
-            *place,
-            error=f"{error.ename}: {error.evalue}",
-            label=label[1] if label else "",
-            source=error.source,
-            traceback=ANSI.sub("", "\n".join(error.traceback)),
-        )
-    except Exception as error:  # a kernel that dies or never starts, a damaged notebook
-        return Failure(*place, error=f"{type(error).__name__}: {error}")
-
-
-def _settled(notebook: Any) -> str:
-    """Return the executed notebook as text, without what depends on moment or machine."""
-    notebook.metadata["language_info"] = {"name": "python"}
-    for part in (notebook, *notebook.cells):
-        part.metadata.pop("papermill", None)
-        part.metadata.pop("execution", None)
-    for cell in notebook.cells:
-        if "injected-parameters" in cell.metadata.get("tags", []):
-            cell["id"] = "injected-parameters"
-    text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
-    return text + "\n"
+        for job in jobs
+    ]

@@ -11,15 +11,23 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+import orjson
+
+from drift.config import sha256_hex
 from drift.errors import ConfigurationError, DriftError
-from drift.report.execute import Job, Progress, declared, execute
+from drift.records.store import exists, locked
+from drift.report.execute import Progress, Say, execute
+from drift.report.finish import finish
+from drift.report.inputs import digests, record_inputs, surroundings
+from drift.report.job import Job, named, read_notebook
 from drift.report.markup import fill
 from drift.report.pages import front_page
+from drift.report.published import publish_files
 from drift.report.tables import load_record, run_ids
 
 #: An import of a style sheet or font from another host, as themes have it; the address,
@@ -48,12 +56,16 @@ def build_site(
     *,
     root: Path,
     records: Sequence[RecordRef],
-    as_of: str | None = None,
+    as_of: str = "",
+    only: Sequence[str] = (),
     render: bool = True,
-    note: str | None = None,
+    note: str = "",
     progress: Progress | None = None,
+    say: Say | None = None,
 ) -> Path:
     """Build the report of `records`, and of nothing else; return its ``index.html``.
+
+    A site is not made again when nothing has changed that it is made of.
 
     Parameters
     ----------
@@ -61,66 +73,146 @@ def build_site(
         The project.
     as_of : str, optional
         A run id of one of the records: what came after it is left out of all of them.
+    only : sequence of str, optional
+        Pages, ``<record>/<page>`` or ``<page>``, that run in any case; the others are shown as
+        they are kept. Without `render` these alone run.
     render : bool
-        False stops after the notebooks; ``quarto render`` then makes the site.
+        False stops after the notebooks and returns their folder; ``quarto render`` then
+        makes the site.
     note : str, optional
         A sentence for the front page, for example why a record is missing.
 
     Raises
     ------
     ConfigurationError
-        No record holds that run, or a notebook with an unknown or mistyped parameter.
+        No record holds that run, no notebook makes that page, or a notebook has an unknown
+        or mistyped parameter.
     DriftError
-        A notebook or the renderer failed; the site from before is untouched.
+        Another command is building this report, or a notebook or the renderer failed; the
+        site from before is untouched.
     """
-    run, report = as_of or "", root / "report"
+    report = root / "report"
+    site, stamped = report / "_site", root / ".cache" / "site.sha256"
+    with locked(root / ".cache" / "report.lock", doing="building this report"):
+        jobs = plan(root, records, as_of)
+        if only and not render:
+            jobs = [job for job in jobs if job.page in named(jobs, only)]
+        executed = execute(jobs, root=root, only=only, progress=progress, say=say)
+        if only and not render:
+            _write(report, executed)
+            return report
+        quarto = quarto_version()
+        renderer = f"Quarto {quarto}" if quarto else f"smalldocs {version('smalldocs')}"
+        stamp = _stamp(root, records, executed, as_of, note, renderer)
+        if render and _same(site, stamped, stamp):
+            return site / "index.html"
+        shown = [
+            load_record(ref.name, folder=ref.folder.resolve(), as_of=as_of, root=root)
+            for ref in records
+        ]
+        footer = fill(root, "footer", version=version("refusal-drift"), renderer=renderer)
+        _clear(report)
+        _write(report, executed)
+        _write(report / "_generated", {"front.md": front_page(shown, note), "footer.html": footer})
+        if not render:
+            return report
+
+        def make(fresh: Path) -> None:
+            (_render_quarto if quarto else _render_smalldocs)(root, fresh)
+            publish_files(root, shown, executed, fresh)
+            finish(fresh, root=root, shown=shown)
+
+        stamped.unlink(missing_ok=True)
+        publish(make, site)
+        stamped.write_text(stamp)
+    return site / "index.html"
+
+
+def plan(root: Path, records: Sequence[RecordRef], as_of: str = "") -> list[Job]:
+    """Return a job for each page: of a record and a notebook, or of a notebook that needs none.
+
+    A notebook without a parameter ``panel`` belongs to no record. No parameter holds a path
+    of this machine.
+
+    Raises
+    ------
+    ConfigurationError
+        No record holds the run `as_of`; says the nearest.
+    """
     known = sorted({item for ref in records for item in run_ids(ref.folder)})
-    if run and run not in known:
-        near = difflib.get_close_matches(run, known, n=1, cutoff=0.0)
+    if as_of and as_of not in known:
+        near = difflib.get_close_matches(as_of, known, n=1, cutoff=0.0)
         raise ConfigurationError(
-            f"no record holds a reading of run {run!r}",
+            f"no record holds a reading of run {as_of!r}",
             next_step=f"the nearest is {near[0]}" if near else "there is no run yet",
         )
-    executed = execute(_jobs(root, records, run), root=root, progress=progress)
-    quarto = quarto_version()
-    renderer = f"Quarto {quarto}" if quarto else f"smalldocs {version('smalldocs')}"
-    footer = fill(root, "footer", version=version("refusal-drift"), renderer=renderer)
-    shown = [
-        load_record(ref.name, folder=ref.folder.resolve(), as_of=run, root=root) for ref in records
+    notebooks = [read_notebook(path) for path in sorted((root / "notebooks").glob("*.ipynb"))]
+    jobs = [
+        Job(f"method/{notebook.path.stem}", notebook, {})
+        for notebook in notebooks
+        if "panel" not in notebook.declared
     ]
-    generated = {"_generated/front.md": front_page(shown, note), "_generated/footer.html": footer}
+    for ref in records:
+        reads = record_inputs(ref.folder, ref.name)
+        folder = os.path.relpath(ref.folder.resolve(), root.resolve())
+        parameters = {"panel": ref.name, "folder": folder, "as_of": as_of}
+        jobs += [
+            Job(f"{ref.name}/{notebook.path.stem}", notebook, parameters, reads)
+            for notebook in notebooks
+            if "panel" in notebook.declared
+            and (not notebook.needs or exists(ref.folder / notebook.needs))
+        ]
+    return jobs
+
+
+def _stamp(root: Path, records: Sequence[RecordRef], *made_of: object) -> str:
+    """Return the digest of all that the site is made of."""
+    own = [root / "_quarto.yml", root / "index.qmd"]
+    own += [path for path in (root / "report").iterdir() if path.is_file()]
+    package = Path(__file__).parents[1]
+    files = {**digests(own, root), **digests(package.rglob("*.py"), package)}
+    read = {ref.name: dict(record_inputs(ref.folder, ref.name)) for ref in records}
+    whole = [files, read, dict(surroundings(root)), made_of]
+    return sha256_hex(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS))
+
+
+def _same(site: Path, stamped: Path, stamp: str) -> bool:
+    """Tell whether `site` is there and made of what `stamp` is the digest of."""
+    there = (site / "index.html").exists() and stamped.exists()
+    return there and stamped.read_text(encoding="utf-8") == stamp
+
+
+def _clear(report: Path) -> None:
+    """Remove executed notebooks, and the folders that held nothing else."""
     for page in sorted(report.glob("[!_]*/*.ipynb")):
         page.unlink()
         # Quarto stops at a folder of the sidebar that is there and holds no page.
         if not any(page.parent.iterdir()):
             page.parent.rmdir()
-    for name, text in (executed | generated).items():
-        target = report / name
-        target.parent.mkdir(exist_ok=True)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
-    if render:
-        publish(_render_quarto if quarto else _render_smalldocs, root, report / "_site")
-    return report / "_site" / "index.html"
 
 
-def _jobs(root: Path, records: Sequence[RecordRef], as_of: str) -> list[Job]:
-    """Return one job for each record and notebook, after those that belong to no record.
-
-    A notebook without a parameter ``panel`` belongs to none. None holds a path of this machine.
-    """
-    notebooks = sorted((root / "notebooks").glob("*.ipynb"))
-    of_records = [path for path in notebooks if "panel" in declared(path)]
-    once = [path for path in notebooks if path not in of_records]
-    jobs = [Job(f"method/{path.stem}", path, {}) for path in once]
-    for ref in records:
-        # head.json stands for the transcripts and labels, which it seals.
-        reads = sorted([*ref.folder.glob("*.json*"), *ref.folder.glob("[cr]*s/*.json")])
-        folder = os.path.relpath(ref.folder.resolve(), root.resolve())
-        parameters = {"panel": ref.name, "folder": folder, "as_of": as_of}
-        jobs += [
-            Job(f"{ref.name}/{path.stem}", path, parameters, tuple(reads)) for path in of_records
-        ]
-    return jobs
+def sidebar_lines(root: Path, names: Iterable[str]) -> list[str]:
+    """Return what to add to ``_quarto.yml`` for records that it does not list, ready to paste."""
+    listed = (root / "_quarto.yml").read_text(encoding="utf-8")
+    lines = [
+        line
+        for name in names
+        if f"report/{name}/" not in listed
+        for line in (
+            f"      # The record {name}, its pages in the order of their front matter.",
+            "      # drift report writes them; while there are none, the section stays empty.",
+            f"      - section: {name.replace('-', ' ').capitalize()}",
+            f"        contents: report/{name}/*.ipynb",
+        )
+    ]
+    return ["for the sidebar, add to _quarto.yml at the end of contents:", *lines] if lines else []
 
 
 def quarto_version() -> str | None:
@@ -133,8 +225,8 @@ def quarto_version() -> str | None:
     return done.stdout.strip() or None
 
 
-def publish(render: Callable[[Path, Path], None], root: Path, site: Path) -> None:
-    """Render into a fresh folder and put it in the place of `site`.
+def publish(make: Callable[[Path], None], site: Path) -> None:
+    """Make a site in a fresh folder and put it in the place of `site`.
 
     Raises
     ------
@@ -146,7 +238,7 @@ def publish(render: Callable[[Path, Path], None], root: Path, site: Path) -> Non
         old.rename(site)
     for folder in (fresh, old):
         shutil.rmtree(folder, ignore_errors=True)
-    render(root, fresh)
+    make(fresh)
     if not (fresh / "index.html").exists():
         raise DriftError("the renderer wrote no index.html", where=str(fresh))
     for sheet in fresh.rglob("*.css"):

@@ -1,4 +1,4 @@
-"""Building: the same bytes twice, strict parameters, and a failure that changes nothing."""
+"""Building: the same bytes twice, one build at a time, and a failure that changes nothing."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ import re
 import shutil
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import yaml
 from report.conftest import keep
 
+from drift.config import sha256_hex
 from drift.errors import ConfigurationError, DriftError
-from drift.report import RecordRef, build_site
-from drift.report.execute import Job, check_parameters, execute
-from drift.report.site import _jobs, _render_smalldocs, publish
+from drift.records.store import locked
+from drift.report.execute import execute
+from drift.report.site import RecordRef, build_site, plan, publish, sidebar_lines
 
 METHOD = ("ville", "power", "reproduction")
+LAST = "20261127T180000Z"
+NOTE = "The lab's run is missing: <no weights>."
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -35,8 +40,8 @@ def test_two_executions_give_the_same_bytes(built: Path) -> None:
         text = (kept / page.relative_to(built / "report")).read_text(encoding="utf-8")
         assert text.partition("\n")[2] == page.read_text(encoding="utf-8")
     shutil.rmtree(kept)
-    again = execute(_jobs(built, records(built)[:1], ""), root=built)
-    assert len(again) == 4 + 3
+    again = execute(plan(built, records(built)[:1]), root=built)
+    assert {"embedded/reading.ipynb", "method/ville.ipynb"} <= set(again)
     for page, text in again.items():
         assert text == (built / "report" / page).read_text(encoding="utf-8")
 
@@ -44,10 +49,9 @@ def test_two_executions_give_the_same_bytes(built: Path) -> None:
 def test_a_notebook_without_a_record_is_executed_once_however_many_records_there_are(
     built: Path,
 ) -> None:
-    pages = [item.page for item in _jobs(built, records(built), "20261127T060000Z")]
-    assert [page for page in pages if page.startswith("method/")] == sorted(
-        f"method/{name}" for name in METHOD
-    )
+    pages = [item.page for item in plan(built, records(built), "20261127T060000Z")]
+    assert {f"method/{name}" for name in METHOD} <= set(pages)
+    assert not {f"embedded/{name}" for name in METHOD} & set(pages)
     assert len(pages) == len(set(pages))
 
 
@@ -57,46 +61,85 @@ def test_no_page_shows_a_warning_of_the_code_behind_it(built: Path) -> None:
             assert [out for out in cell.get("outputs", ()) if out["output_type"] == "stream"] == []
 
 
-def test_a_page_whose_inputs_have_not_changed_is_not_made_again(
-    fresh_project: Path, synthetic: ModuleType, monkeypatch: pytest.MonkeyPatch
+def test_two_builds_give_the_same_site_byte_for_byte(built: Path) -> None:
+    first = tree(built / "report" / "_site")
+    (built / ".cache" / "site.sha256").unlink()
+    build_site(root=built, records=records(built), note=NOTE)
+    assert tree(built / "report" / "_site") == first
+
+
+def test_nothing_is_rendered_when_nothing_has_changed(
+    built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[str] = []
+    made: list[Path] = []
+    monkeypatch.setattr("drift.report.site.publish", lambda make, site: made.append(site))
+    site = build_site(root=built, records=records(built), note=NOTE).parent
+    assert made == []
+    stamp = built / ".cache" / "site.sha256"
+    kept = stamp.read_text()
+    build_site(root=built, records=records(built), note="Another note.")
+    assert made == [site]
+    stamp.write_text(kept)
 
-    def outcomes(jobs: list[Job], root: Path) -> list[tuple[str, str]]:
-        made.extend(item.page for item in jobs)
-        return [(item.page, f"text {len(made)}\n{item.page}") for item in jobs]
 
-    monkeypatch.setattr("drift.report.execute._outcomes", outcomes)
+def test_two_builds_of_one_report_exclude_each_other(fresh_project: Path) -> None:
+    keep(fresh_project)
+    with (
+        locked(fresh_project / ".cache" / "report.lock", doing="building this report"),
+        pytest.raises(DriftError, match="another command is building this report") as caught,
+    ):
+        build_site(root=fresh_project, records=[])
+    assert caught.value.exit_code == 1
+    assert not (fresh_project / "report" / "_site").exists()
+
+
+def test_every_page_ends_with_what_it_was_made_of_and_how_to_make_it_again(built: Path) -> None:
+    for path in sorted((built / "report").glob("*/*.ipynb")):
+        page = path.relative_to(built / "report").with_suffix("").as_posix()
+        heading, cell = json.loads(path.read_text(encoding="utf-8"))["cells"][-2:]
+        assert "".join(heading["source"]).startswith("## This page\n")
+        (output,) = cell["outputs"]
+        text = "".join(output["data"]["text/html"])
+        stored = (built / "notebooks" / path.name).read_bytes()
+        assert sha256_hex(stored) in text
+        assert f'href="{path.name}"' in text
+        assert f"drift report --only {page}" in text
+        if page.startswith("embedded/"):
+            read = (built / "data" / "embedded" / "readings" / f"{LAST}.json").read_bytes()
+            assert sha256_hex(read) in text
+            assert json.loads(read)["head"]["hash"] in text
+            assert f"--as-of {LAST}" in text
+
+
+def test_one_page_alone_is_written_and_nothing_else_is_touched(
+    fresh_project: Path, synthetic: ModuleType
+) -> None:
     record = fresh_project / "data" / "embedded"
     synthetic.write_record(record, fresh_project / "config" / "probe_bank.json")
-    keep(fresh_project, "reading", "ville")
-    jobs = _jobs(fresh_project, records(fresh_project)[:1], "")
-
-    def remade() -> list[str]:
-        made.clear()
-        execute(jobs, root=fresh_project)
-        return list(made)
-
-    first = execute(jobs, root=fresh_project)
-    assert execute(jobs, root=fresh_project) == first
-    assert made == ["method/ville", "embedded/reading"]
-    for changed, pages in (
-        (record / "churn.jsonl", ["embedded/reading"]),
-        (sorted((record / "readings").iterdir())[-1], ["embedded/reading"]),
-        (fresh_project / "notebooks" / "ville.ipynb", ["method/ville"]),
-        (fresh_project / "config" / "claims.toml", ["method/ville", "embedded/reading"]),
-    ):
-        assert remade() == []
-        changed.write_bytes(changed.read_bytes() + b"\n")
-        assert remade() == pages
-    jobs = _jobs(fresh_project, records(fresh_project)[:1], "20261127T060000Z")
-    assert remade() == ["embedded/reading"]
+    keep(fresh_project, "reading", "runs")
+    only: dict[str, Any] = {"records": records(fresh_project)[:1], "only": ["embedded/reading"]}
+    other = fresh_project / "report" / "embedded" / "runs.ipynb"
+    other.parent.mkdir()
+    other.write_text("as it was")
+    build_site(root=fresh_project, render=False, **only)
+    assert other.read_text() == "as it was"
+    assert (other.parent / "reading.ipynb").exists()
+    assert not (fresh_project / "report" / "_generated").exists()
 
 
-def test_two_renderings_give_the_same_bytes(built: Path) -> None:
-    other = built / "report" / "_other"
-    publish(_render_smalldocs, built, other)
-    assert tree(other) == tree(built / "report" / "_site")
+def test_the_lines_for_the_sidebar_are_ready_to_paste(fresh_project: Path) -> None:
+    keep(fresh_project)
+    project = fresh_project / "_quarto.yml"
+    assert sidebar_lines(fresh_project, ["embedded", "phantom", "lab"]) == []
+    _, *lines = sidebar_lines(fresh_project, ["my-own"])
+    assert len(lines) == 4
+    text = project.read_text(encoding="utf-8")
+    listed = [*yaml.safe_load(text)["website"]["sidebar"]["contents"]]
+    place = text.index("\nformat:")
+    project.write_text("\n".join([text[:place].rstrip("\n"), *lines, text[place:]]))
+    again = yaml.safe_load(project.read_text(encoding="utf-8"))["website"]["sidebar"]["contents"]
+    assert again == [*listed, {"section": "My own", "contents": "report/my-own/*.ipynb"}]
+    assert sidebar_lines(fresh_project, ["my-own"]) == []
 
 
 def test_an_executed_notebook_keeps_no_trace_of_moment_or_machine(built: Path) -> None:
@@ -122,7 +165,7 @@ def test_the_sidebar_lists_the_pages_of_a_record_in_order(built: Path) -> None:
     text = (built / "report" / "_site" / "index.html").read_text(encoding="utf-8")
     places = [
         text.index(f'href="report/embedded/{name}.html"')
-        for name in ("reading", "rates", "transcripts", "alarm")
+        for name in ("reading", "rates", "alarm", "transcripts")
     ]
     places += [text.index(f'href="report/method/{name}.html"') for name in METHOD]
     assert places == sorted(places)
@@ -139,32 +182,6 @@ def test_the_renderer_reads_every_key_of_the_project_file(built: Path) -> None:
     # Both keys are Quarto's alone: it could run code, and its theme could ask for a font.
     known = ("execute.enabled is ignored", "theme report/dark.scss")
     assert [item for item in site.warnings if not item.startswith(known)] == []
-
-
-def job(root: Path, **parameters: object) -> Job:
-    return Job("embedded/reading", root / "notebooks" / "reading.ipynb", parameters)
-
-
-def test_a_parameter_that_the_notebook_does_not_have_names_the_nearest(built: Path) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        check_parameters(job(built, pannel="embedded"))
-    assert "'pannel'" in str(caught.value)
-    assert "did you mean 'panel'?" in str(caught.value)
-
-
-def test_a_parameter_of_another_type_is_refused(built: Path) -> None:
-    with pytest.raises(ConfigurationError, match="wrong type") as caught:
-        check_parameters(job(built, as_of=3))
-    assert "as_of: str" in str(caught.value)
-
-
-def test_nothing_runs_when_a_parameter_is_wrong(built: Path) -> None:
-    ended: list[str] = []
-    with pytest.raises(ConfigurationError):
-        execute(
-            [job(built, panel=1)], root=built, progress=lambda page, done, of: ended.append(page)
-        )
-    assert ended == []
 
 
 def _break(root: Path, source: str) -> None:
@@ -212,16 +229,16 @@ def test_a_renderer_that_fails_leaves_the_last_good_site(tmp_path: Path) -> None
     site.mkdir()
     (site / "index.html").write_text("the last good site")
 
-    def broken(root: Path, into: Path) -> None:
+    def broken(into: Path) -> None:
         into.mkdir()
         (into / "part.html").write_text("half")
         raise DriftError("renderer failed")
 
     with pytest.raises(DriftError):
-        publish(broken, tmp_path, site)
+        publish(broken, site)
     assert tree(site) == {"index.html": b"the last good site"}
     with pytest.raises(DriftError, match=r"no index\.html"):
-        publish(lambda root, into: into.mkdir(), tmp_path, site)
+        publish(Path.mkdir, site)
     assert tree(site) == {"index.html": b"the last good site"}
 
 
@@ -233,12 +250,12 @@ def test_publishing_replaces_the_whole_site_and_leaves_nothing_beside_it(tmp_pat
     site = tmp_path / "_site"
     for text in ("first", "second"):
 
-        def render(root: Path, into: Path, text: str = text) -> None:
+        def render(into: Path, text: str = text) -> None:
             into.mkdir()
             (into / "index.html").write_text(text)
             (into / f"{text}.css").write_text(IMPORTS)
 
-        publish(render, tmp_path, site)
+        publish(render, site)
     assert tree(site) == {
         "index.html": b"second",
         "second.css": b'@charset "UTF-8";\na{b:url(c;d)}',
@@ -251,11 +268,11 @@ def test_a_site_cut_off_between_its_two_renames_is_taken_back(tmp_path: Path) ->
     old.mkdir()
     (old / "index.html").write_text("the last good site")
 
-    def broken(root: Path, into: Path) -> None:
+    def broken(into: Path) -> None:
         raise DriftError("renderer failed")
 
     with pytest.raises(DriftError):
-        publish(broken, tmp_path, tmp_path / "_site")
+        publish(broken, tmp_path / "_site")
     assert tree(tmp_path / "_site") == {"index.html": b"the last good site"}
 
 
