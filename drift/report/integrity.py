@@ -21,6 +21,11 @@ from drift.report.tables import Record
 #: Newest baselines on the page; the file beside the table holds them all.
 LISTED = 40
 HASH = '<span class="drift-hash">{}</span>'
+IN_FORCE = (
+    "Questions {corpus_version}. Slots of {hours} hours. Judge {fingerprint:.12}; {labels_moved} "
+    "labels moved by rescoring. Models: {models}. Hash of the line: "
+    '<span class="drift-hash">{line_hash}</span>'
+)
 NO_CHAIN = Markup("<p>This record has no chain.jsonl: nothing in it is sealed.</p>")
 VERIFIER = Markup(
     '<div class="drift-verify" data-record="record/"><p>Where scripts run, a button here fetches '
@@ -94,21 +99,15 @@ def registrations(record: Record) -> Markup:
             )
     if not rows:
         return NO_CHAIN
-    frame = pd.DataFrame(rows)
-    shown = pd.DataFrame(
+    shown = [
         {
-            "Line": frame.seq,
-            "Written": frame["at"].map(when),
-            "Changed": frame.changed.where(frame.seq > 0, "first registration"),
-            "Questions": frame.corpus_version,
-            "Models": frame.models,
-            "Hours of a slot": [row["cadence_hours"] or "none" for row in rows],
-            "Judge": frame.fingerprint.str[:12],
-            "Labels moved by rescoring": frame.labels_moved,
-            "Hash of the line": frame.line_hash.map(lambda found: html(HASH, found)),
+            "Line": html("{}<br>{}", row["seq"], when(row["at"])),
+            "Changed": row["changed"] or "first registration",
+            "In force": html(IN_FORCE, hours=row["cadence_hours"] or "no", **row),
         }
-    )
-    return with_data(table(shown), "registrations", frame)
+        for row in rows
+    ]
+    return with_data(table(pd.DataFrame(shown)), "registrations", pd.DataFrame(rows))
 
 
 @piece

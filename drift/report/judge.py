@@ -60,27 +60,32 @@ def identity(record: Record) -> Markup:
 
 @piece
 def anchors(record: Record) -> Markup:
-    """Return every anchor with its author's label, the judge's label, and what decided."""
+    """Return how many anchors the judge labels as their author did, and each with what decided."""
     rows, shown = [], []
     for anchor in (judge := _judge(record)).anchors:
         asked = {"prompt": anchor.prompt, "text": anchor.text, "language": anchor.language}
         found = judge.label(status=anchor.status, declined=anchor.declined, **asked)
-        text = _marked(anchor.text, found.span)
         rows.append(
             {"anchor": anchor.id, "anchor_kind": anchor.kind, **asked, "status": anchor.status}
             | {"author_label": anchor.label, "label": found.label, "rule": found.rule}
         )
-        agrees = found.label if found.label == anchor.label else f"{found.label}, not the author's"
+        text = _marked(anchor.text, found.span)
+        author = "" if found.label == anchor.label else f"; the author says {anchor.label}"
         shown.append(
             {
                 "Anchor": html("{}<br>{}", anchor.id, anchor.kind),
                 "Question and text": html("{}<br>{}", anchor.prompt, text),
-                "Author": anchor.label,
-                "Judge": agrees,
-                "Rule": found.rule,
+                "Judge": f"{found.label} by {found.rule}{author}",
             }
         )
-    return with_data(table(pd.DataFrame(shown)), "judge-anchors", pd.DataFrame(rows))
+    frame = pd.DataFrame(rows)
+    counts = frame.assign(agree=frame.label == frame.author_label)
+    counts = counts.groupby(["language", "author_label"]).agree.agg(["size", "sum"]).reset_index()
+    counts["language"] = counts.language.map(LANGUAGES)
+    counts.columns = pd.Index(["Language", "Author's label", "Anchors", "Judge agrees"])
+    folded = "{}<details><summary>All {} anchors</summary>{}</details>"
+    text = html(folded, table(counts), len(frame), table(pd.DataFrame(shown)))
+    return with_data(text, "judge-anchors", frame)
 
 
 @piece
@@ -96,18 +101,21 @@ def rules(record: Record) -> Markup:
     for name, part in (("decided_latest", frame.latest), ("decided_full", frame.full)):
         found[name] = found.rule.map(frame[part].rule.value_counts()).fillna(0).astype(int)
     marked = {name: _said(part) for name, part in examples.groupby("rule")}
-    shown = pd.DataFrame(
-        {
-            "Rule": found.rule,
-            "Kind": found.rule_kind,
-            "Language": found.language.map(LANGUAGES).fillna("any"),
-            "Reason": found.rule_reason,
-            "Examples": found.rule.map(marked).fillna(""),
-            "Decided, latest run": found.decided_latest,
-            "Decided, last full runs": found.decided_full,
-        }
-    )
-    return with_data(with_data(table(shown), "judge-rules", found), "judge-examples", examples)
+    parts = []
+    for language, rows in found.groupby("language", sort=False):
+        shown = [
+            {
+                "Rule": html("{}<br>{}", row.rule, row.rule_kind),
+                "Reason and examples": html("{}{}", row.rule_reason, marked.get(row.rule, "")),
+                "Latest run": row.decided_latest,
+                "Last full runs": row.decided_full,
+            }
+            for row in each(rows)
+        ]
+        heading = LANGUAGES.get(str(language), "Steps without a pattern")
+        parts += [html("<h3>{}</h3>", heading), table(pd.DataFrame(shown))]
+    text = with_data(joined(parts), "judge-rules", found)
+    return with_data(text, "judge-examples", examples)
 
 
 def _rules(judge: Judge) -> pd.DataFrame:
@@ -134,8 +142,8 @@ def _examples(judge: Judge) -> pd.DataFrame:
 
 
 def _said(examples: pd.DataFrame) -> Markup:
-    parts = (_marked(row.example, (row.span_start, row.span_end)) for row in each(examples))
-    return joined(parts, "<br>")
+    spans = ((row.example, (row.span_start, row.span_end)) for row in each(examples))
+    return joined(html("<br>“{}”", _marked(*one)) for one in spans)
 
 
 def _marked(text: str, span: tuple[int, int] | None) -> Markup:

@@ -67,10 +67,11 @@ def _numbers() -> dict[str, Any]:
 def limits() -> Markup:
     """Return every limit with what it means for a reader and what stands against it."""
     frame = statements("limit")
-    parts = [fill(project_root(), "limit", limit=row._asdict()) for row in each(frame)]
-    return with_data(
-        joined(parts, "\n"), "limits", frame.rename(columns={"id": "limit", "text": "statement"})
-    )
+    links = (html('<a href="#{}">{}</a>', row.id, row.title) for row in each(frame))
+    parts = [html("<p>{}</p>", joined(links, " · "))]
+    parts += [fill(project_root(), "limit", limit=row._asdict()) for row in each(frame)]
+    frame = frame.rename(columns={"id": "limit", "text": "statement"})
+    return with_data(joined(parts, "\n"), "limits", frame)
 
 
 @shown
