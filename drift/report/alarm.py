@@ -60,7 +60,8 @@ def states(record: Record) -> Markup:
         home = alarm["processes"]["home"]
         known.append(
             {"model": key, "run": record.reading["run"], "state": alarm["state"]}
-            | {name: alarm[name] for name in ("series", "opened", "runs", "gap", "blind")}
+            | {name: alarm[name] for name in ("series", "opened", "gap", "blind")}
+            | {"usable_runs": alarm["runs"]}
             | {name: home[name] for name in ("values", "burn_in", "evidence", "highest")}
         )
         going = [
@@ -168,9 +169,10 @@ def tally(record: Record) -> Markup:
     """Return every watch ever opened, what was to be expected of them, and what came."""
     panel, rows, known = record.reading["alarm"], [], []
     for watch in panel["watches"]:
-        kept = ("model", "role", "series", "opened", "runs", "gap", "state", "ended", "horizon")
+        kept = ("model", "role", "series", "opened", "gap", "state", "horizon")
         entered = {name.replace(" ", "_"): watch["entered"].get(name) for name in ENTRIES.values()}
-        known.append({name: watch[name] for name in kept} | entered)
+        more = {"usable_runs": watch["runs"], "ended_because": watch["ended"]}
+        known.append({name: watch[name] for name in kept} | more | entered)
         row = {"Model": f"{watch['model']} ({watch['role']})", "Series": watch["series"]}
         row |= {"Opened": watch["opened"], "Usable runs": watch["runs"]}
         entered = {head: watch["entered"].get(name, "") for head, name in ENTRIES.items()}

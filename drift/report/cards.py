@@ -96,9 +96,10 @@ def findings(record: Record) -> Markup:
 
 
 def _plain(item: Mapping[str, Any]) -> dict[str, Any]:
-    kept = "id run at model series kind family arm before after previous detail".split()
+    kept = "id run model series family arm previous detail".split()
     found = {name: item.get(name) for name in kept}
-    return found | {name: _text(found[name]) for name in ("before", "after")}
+    found |= {"started_at": pd.Timestamp(item["at"]), "finding_kind": item["kind"]}
+    return found | {name: _text(item.get(name)) for name in ("before", "after")}
 
 
 def _text(value: Any) -> str | None:

@@ -176,7 +176,7 @@ def _row(record: Record, key: str, model: Mapping[str, Any]) -> Markup:
     ]
     notes = [f"alarm in series {listed([str(one) for one in earlier])}"] if earlier else []
     notes += ["blind"] if alarm["blind"] else []
-    change = model["change"]
+    change, faults = model["change"], len(model["controls"]["refused"])
     texts = {
         "who": model["role"] if model["role"] != "subject" else "",
         "state": alarm["state"],
@@ -187,9 +187,7 @@ def _row(record: Record, key: str, model: Mapping[str, Any]) -> Markup:
         "change": (_flips(_moved(change)) or "no flip") if change else "not compared",
         "compared": f"of {change['compared']}" if change else "",
         "coverage": f"{found['canonical_determined']} of {found['canonical_n']}",
-        "controls": f"{len(model['controls']['refused'])} controls refused"
-        if model["controls"]["refused"]
-        else "",
+        "controls": f"{faults} control{'s' * (faults > 1)} refused" if faults else "",
     }
     return fill(record.root, "row", key=key, **texts)
 
@@ -358,7 +356,7 @@ def changes(record: Record) -> Markup:
         said = html(seen, **look) if look else ""
         parts.append(html("<p><b>{}</b>: {} {}</p>", key, change_text(model), said))
         row = {"model": key, "run": record.reading["run"], "previous": look.get("previous_run")}
-        row |= {"compared": look.get("compared")}
+        row |= {"families_compared": look.get("compared")}
         row |= {kind: len(look.get(kind, ())) for kind in ("newly_refused", "newly_answered")}
         numbers = ("midp", "holm", "minimum_detectable_flips")
         rows.append(row | {name: look.get(name) for name in numbers})
@@ -395,23 +393,15 @@ def coverage(record: Record) -> Markup:
 def serving(record: Record) -> Markup:
     """Return what the provider of each model reported about itself."""
     facts = ("served_model", "provider", "fingerprint")
-    rows = []
+    rows: list[dict[str, object]] = []
+    shown: list[dict[str, object]] = []
     for key, model in record.models.items():
         said = {name: "; ".join(model["serving"][name]) for name in facts}
         row = {"model": key, "run": record.reading["run"], "requested": model["model"]} | said
-        rows.append(row | {"changed": bool(model["serving"]["changed"])})
-    frame = pd.DataFrame(rows)
-    shown = pd.DataFrame(
-        {
-            "Model": frame.model,
-            "Requested": frame.requested,
-            **{
-                name.replace("_", " ").capitalize(): frame[name].where(
-                    frame[name] != "", "not reported"
-                )
-                for name in facts
-            },
-            "Changed at this run": ["yes" if one else "no" for one in frame.changed],
-        }
-    )
-    return with_data(table(shown), "serving", frame)
+        rows.append(row | {"serving_changed": bool(model["serving"]["changed"])})
+        told = {name.replace("_", " ").capitalize(): said[name] or "not reported" for name in facts}
+        moved = "yes" if model["serving"]["changed"] else "no"
+        shown.append(
+            {"Model": key, "Requested": model["model"]} | told | {"Changed at this run": moved}
+        )
+    return with_data(table(pd.DataFrame(shown)), "serving", pd.DataFrame(rows))

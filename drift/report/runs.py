@@ -12,12 +12,13 @@ import pandas as pd
 from drift.report.cards import run_pages
 from drift.report.display import piece
 from drift.report.markup import Markup, escaped, html, table, with_data
+from drift.report.pages import UNLABELLED
 from drift.report.tables import Record, readings
 
 #: Runs in the table on the page, newest first; the file holds them all.
 LISTED = 200
 KINDS = ("series_opened", "series_closed")
-STATUSES = ("ok", "truncated", "empty", "blocked", "failed", "missing")
+PLUS = "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}"
 
 
 @piece
@@ -29,6 +30,7 @@ def every_run(record: Record) -> Markup:
     frame = pd.DataFrame(rows)
     frame["missed_before"] = (pd.to_numeric(frame.slot).diff() - 1).clip(lower=0)
     pages = set(run_pages(record))
+    counted = ["ok", *(name for name in UNLABELLED if frame[name].any())]
     shown: list[dict[str, object]] = []
     for row in frame.tail(LISTED).iloc[::-1].to_dict("records"):
         there = f"runs/{row['run']}." + ("html" if row["run"] in pages else "json")
@@ -38,8 +40,8 @@ def every_run(record: Record) -> Markup:
                 "Run": html('<a href="{}">{}</a>', there, row["run"]),
                 "Scope": row["scope"],
                 "Usable models": _usable(row),
-                **{name.capitalize(): row[name] for name in (*STATUSES, "undetermined")},
-                "Tokens": f"{row['prompt_tokens']:,} + {row['completion_tokens']:,}",
+                **{name.capitalize(): row[name] for name in counted},
+                "Tokens": f"{row['prompt_tokens']:,}{PLUS}{row['completion_tokens']:,}",
                 "Cost, USD": "no prices" if pd.isna(cost) else f"{cost:.4f}",
                 "Minutes": f"{row['minutes']:.1f}",
                 "Findings": f"{row['findings']}" + ", series closed" * (row["run"] in closed),
@@ -55,9 +57,11 @@ def every_run(record: Record) -> Markup:
 
 
 def _usable(row: Mapping[Any, Any]) -> Markup:
-    said = f"{row['usable_models']} of {row['models']}"
-    if row["unusable"]:
-        return html('{} <span class="drift-warning">without {}</span>', said, row["unusable"])
+    said = f"{row['usable_models']} of {row['models_asked']}"
+    if row["unusable_models"]:
+        return html(
+            '{} <span class="drift-warning">without {}</span>', said, row["unusable_models"]
+        )
     return escaped(said)
 
 
@@ -66,7 +70,7 @@ def _run(reading: Mapping[str, Any]) -> dict[str, Any]:
     models = reading["models"]
     counts = Counter[str]()
     for model in models.values():
-        counts.update({name: model["coverage"][name] for name in (*STATUSES, "undetermined")})
+        counts.update({name: model["coverage"][name] for name in ("ok", *UNLABELLED)})
         counts.update(
             {name: model["usage"][name] or 0 for name in ("prompt_tokens", "completion_tokens")}
         )
@@ -80,10 +84,10 @@ def _run(reading: Mapping[str, Any]) -> dict[str, Any]:
         "started_at": pd.Timestamp(reading["started_at"]),
         "slot": reading.get("slot"),
         "scope": reading["scope"],
-        "models": len(models),
+        "models_asked": len(models),
         "usable_models": len(usable),
-        "unusable": ", ".join(sorted(models.keys() - usable)),
-        **{name: counts[name] for name in (*STATUSES, "undetermined")},
+        "unusable_models": ", ".join(sorted(models.keys() - usable)),
+        **{name: counts[name] for name in ("ok", *UNLABELLED)},
         "prompt_tokens": counts["prompt_tokens"],
         "completion_tokens": counts["completion_tokens"],
         "cost_usd": sum(priced) if priced else None,
@@ -114,9 +118,9 @@ def every_series(record: Record) -> Markup:
                 "series": series,
                 "opened": of[0]["run"],
                 "opened_because": opened["detail"] if opened else None,
-                "last": of[-1]["run"],
+                "last_run": of[-1]["run"],
                 "usable_runs": sum(row["index"] is not None for row in of),
-                "compared": sum(row["compared"] or 0 for row in of),
+                "families_compared": sum(row["compared"] or 0 for row in of),
                 "flips": sum(row["flips"] or 0 for row in of),
                 "ended_because": closed["detail"] if closed else _fresh(said, model, series, later),
             }

@@ -48,7 +48,7 @@ class Truth:
 
     @cached_property
     def accuracy(self) -> pd.DataFrame:
-        """How many stored labels are the scripted ones: model, run, compared, as_scripted."""
+        """How many labels are as scripted: model, run, labels_compared, as_scripted."""
         letters, arms = self.document["letters"], self.document["arms"]
         rows = []
         for run, number in self.numbers.items():
@@ -62,7 +62,7 @@ class Truth:
                 said = letters.get(row.get("label") or row["status"])
                 alike[model] += said == scripted[model].get(key)
             rows += [
-                {"model": model, "run": run, "compared": n, "as_scripted": alike[model]}
+                {"model": model, "run": run, "labels_compared": n, "as_scripted": alike[model]}
                 for model, n in sorted(compared.items())
             ]
         return pd.DataFrame(rows)
@@ -99,7 +99,7 @@ class Truth:
 
     def _labels(self, model: str) -> Fact:
         mine = self.accuracy[self.accuracy.model == model]
-        compared, alike = int(mine.compared.sum()), int(mine.as_scripted.sum())
+        compared, alike = int(mine.labels_compared.sum()), int(mine.as_scripted.sum())
         shown = f"{alike:,} of {compared:,} stored labels"
         return Fact(model, "a label for each answer", 1, "each label", shown, alike == compared)
 
@@ -230,6 +230,6 @@ def labels(record: Record) -> Markup:
     if not record.store.truth.exists():
         return NO_TRUTH
     frame = Truth(record).accuracy
-    by = frame.groupby("model", sort=False)[["compared", "as_scripted"]].sum().reset_index()
+    by = frame.groupby("model", sort=False)[["labels_compared", "as_scripted"]].sum().reset_index()
     shown = by.set_axis(["Model", "Labels compared", "As scripted"], axis=1)
     return with_data(table(shown), "truth-labels", frame)

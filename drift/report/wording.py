@@ -85,14 +85,14 @@ def kinds(record: Record) -> Markup:
             "a wording without a label": full["incomplete"],
         }
         for kind, families in named.items():
-            place = {"model": key, "run": full["run"], "kind": kind}
+            place = {"model": key, "run": full["run"], "wording_kind": kind}
             known += [place | {"family": family} for family in families]
             if families:
                 row = {"Model": key, "Kind": f"{len(families)} {kind}"}
                 rows.append(row | {"Families": family_links(families)})
     if not _full(record):
         return NO_RUN_WAS_FULL
-    columns = ["model", "run", "kind", "family"]
+    columns = ["model", "run", "wording_kind", "family"]
     shown = table(pd.DataFrame(rows), empty="No family is any of these.")
     return with_data(shown, "kinds", pd.DataFrame(known, columns=columns))
 
