@@ -22,8 +22,8 @@ from drift.report.tables import Record
 LISTED = 40
 HASH = '<span class="drift-hash">{}</span>'
 IN_FORCE = (
-    "Questions {corpus_version}. Slots of {hours} hours. Judge {fingerprint:.12}; {labels_moved} "
-    "labels moved by rescoring. Models: {models}. Hash of the line: "
+    "Questions {corpus_version}. Slots of {hours} hours. Judge {judge_fingerprint:.12}; "
+    "{labels_moved} labels moved by rescoring. Models: {models}. Hash of the line: "
     '<span class="drift-hash">{line_hash}</span>'
 )
 NO_CHAIN = Markup("<p>This record has no chain.jsonl: nothing in it is sealed.</p>")
@@ -92,7 +92,7 @@ def registrations(record: Record) -> Markup:
                     "corpus_version": body["corpus"]["version"],
                     "models": ", ".join(panel["models"]),
                     "cadence_hours": panel["cadence_hours"],
-                    "fingerprint": body["judge"]["fingerprint"],
+                    "judge_fingerprint": body["judge"]["fingerprint"],
                     "labels_moved": sum(moved.values()),
                     "line_hash": line.hash,
                 }
@@ -118,10 +118,10 @@ def judges(record: Record) -> Markup:
         if line.kind == "labels":
             judge, run = line.body["judge"], line.body["run"]
             first = {"judge": judge["id"], "rules": judge["rules"], "labels_lines": 0}
-            first |= {"fingerprint": judge.get("fingerprint", ""), "first_run": run}
+            first |= {"judge_fingerprint": judge.get("fingerprint", ""), "first_labelled": run}
             row = found.setdefault(judge_folder(judge), first)
             row["labels_lines"] += 1
-            row["last_run"] = run
+            row["last_labelled"] = run
     if not found:
         return NO_CHAIN
     read = judge_folder(record.reading["judge"])
@@ -130,14 +130,19 @@ def judges(record: Record) -> Markup:
         {
             "Judge": frame.judge,
             "Rules": frame.rules.str[:12],
-            "Fingerprint": frame.fingerprint.str[:12],
+            "Fingerprint": frame.judge_fingerprint.str[:12],
             "Lines": frame.labels_lines,
-            "First run": frame.first_run,
-            "Last run": frame.last_run,
+            "First run": frame.first_labelled,
+            "Last run": frame.last_labelled,
             "Read by this page": frame.is_read.map({True: "yes", False: "no"}),
         }
     )
     return with_data(table(shown), "labels-lines", frame)
+
+
+#: Columns of a baseline whose plain names mean something else in other tables.
+_BASELINE = {"reason": "because", "flips": "burn_in_flips", "compared": "burn_in_compared"}
+_BASELINE |= {"values": "burn_in_values"}
 
 
 @piece
@@ -146,7 +151,7 @@ def baselines(record: Record) -> Markup:
     lines = [line.body for line in ledger_lines(record) if line.kind == "baseline"]
     names = "seq at event model series process run reason flips compared p0 values".split()
     frame = pd.DataFrame(lines, columns=names, dtype=object)
-    frame = frame.rename(columns={"reason": "because", "values": "values_seen"})
+    frame = frame.rename(columns=_BASELINE)
     shown = pd.DataFrame(
         [
             {

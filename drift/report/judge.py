@@ -65,9 +65,10 @@ def anchors(record: Record) -> Markup:
     for anchor in (judge := _judge(record)).anchors:
         asked = {"prompt": anchor.prompt, "text": anchor.text, "language": anchor.language}
         found = judge.label(status=anchor.status, declined=anchor.declined, **asked)
+        about = {f"anchor_{name}": value for name, value in asked.items()}
+        about |= {"anchor": anchor.id, "anchor_kind": anchor.kind, "anchor_status": anchor.status}
         rows.append(
-            {"anchor": anchor.id, "anchor_kind": anchor.kind, **asked, "status": anchor.status}
-            | {"author_label": anchor.label, "label": found.label, "rule": found.rule}
+            about | {"author_label": anchor.label, "label": found.label, "rule": found.rule}
         )
         text = _marked(anchor.text, found.span)
         author = "" if found.label == anchor.label else f"; the author says {anchor.label}"
@@ -80,8 +81,10 @@ def anchors(record: Record) -> Markup:
         )
     frame = pd.DataFrame(rows)
     counts = frame.assign(agree=frame.label == frame.author_label)
-    counts = counts.groupby(["language", "author_label"]).agree.agg(["size", "sum"]).reset_index()
-    counts["language"] = counts.language.map(LANGUAGES)
+    counts = (
+        counts.groupby(["anchor_language", "author_label"]).agree.agg(["size", "sum"]).reset_index()
+    )
+    counts["anchor_language"] = counts.anchor_language.map(LANGUAGES)
     counts.columns = pd.Index(["Language", "Author's label", "Anchors", "Judge agrees"])
     folded = "{}<details><summary>All {} anchors</summary>{}</details>"
     text = html(folded, table(counts), len(frame), table(pd.DataFrame(shown)))
