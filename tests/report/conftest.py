@@ -20,6 +20,7 @@ from drift.report.site import RecordRef, build_site
 ROOT = Path(__file__).resolve().parents[2]
 #: Simulations of the method pages made small, in the copied notebooks alone.
 SMALL = {
+    "lifetimes: int = 400": "lifetimes: int = 60",
     "lifetimes: int = 2000": "lifetimes: int = 60",
     "lifetimes: int = 1000": "lifetimes: int = 60",
     "lifetimes: int = 40 ": "lifetimes: int = 2 ",
