@@ -179,8 +179,11 @@ def _response(row: Any, room: int) -> Markup:
     facts = [row.run, f"rule {row.rule}" if row.rule else "", row.note]
     facts += [f"status {row.status}" if row.status != "ok" else "", row.error]
     facts += [f"served by {row.served_model}" if row.served_model else "", row.provider]
+    marked = _marked(row, room)
+    # What may scroll in its own box must be in reach of the keyboard.
+    tall = Markup(' tabindex="0"' if len(marked) > 600 or row.text.count("\n") > 12 else "")
     # HTML drops one newline after <pre>: ours, so that none of the text's is lost.
-    text = html("<pre>\n{}</pre>", _marked(row, room)) if row.status != "missing" else ""
+    text = html("<pre{}>\n{}</pre>", tall, marked) if row.status != "missing" else ""
     data = {
         "run": row.run,
         "model": row.model,
