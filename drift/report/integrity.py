@@ -12,10 +12,11 @@ from typing import Any
 import pandas as pd
 
 from drift.records.ledger import Line
-from drift.records.store import judge_folder
+from drift.records.registration import corpus_copy
+from drift.records.store import exists, judge_folder
 from drift.report.archive import Sealed
 from drift.report.display import piece
-from drift.report.markup import Markup, html, joined, percent, table, when, with_data
+from drift.report.markup import Markup, fill, html, joined, percent, table, when, with_data
 from drift.report.tables import Record
 
 #: Newest baselines on the page; the file beside the table holds them all.
@@ -185,10 +186,15 @@ def verifier(record: Record) -> Markup:
 
 @piece
 def commands(record: Record) -> Markup:
-    """Return the commands that check the record offline."""
-    return html(
-        "<pre><code>drift verify --panel {0}\ndrift reproduce --panel {0}</code></pre>", record.name
-    )
+    """Return the commands that fetch the whole record from the site and check it offline."""
+    store, sealed = record.store, Sealed(record)
+    corpora = (corpus_copy(store, body["corpus"]) for body in sealed.of("registration"))
+    logs = (store.series, store.churn, store.findings, store.truth, store.plan)
+    files = ["chain.jsonl", "head.json", "registration.json"]
+    files += dict.fromkeys(f"corpora/{path.name}" for path in corpora)
+    files += [path.name for path in logs if exists(path)]
+    lists = {"files": " ".join(files), "months": " ".join(sealed.months())}
+    return fill(record.root, "fetch", name=record.name, **lists) if sealed.lines else NO_CHAIN
 
 
 @piece

@@ -14,11 +14,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from conftest import Ticking
+from conftest import Ticking, need
 from making import make_runs, record
 
+from drift.records.reproduce import reproduce_record
+from drift.records.verify import verify_record
 from drift.report import integrity, load_record, statements
-from drift.report.archive import Sealed
+from drift.report.archive import Sealed, publish_record
 from drift.report.tables import Record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +41,7 @@ def chain() -> list[dict[str, Any]]:
 @pytest.fixture
 def changed(project: Path, clock: Ticking) -> Record:
     """A record of two runs whose cadence was then declared another, and one run more."""
+    shutil.copytree(ROOT / "report/_templates", project / "report/_templates")
     make_runs(project, clock, 2)
     panel = project / "config/panels/test.toml"
     panel.write_text("cadence_hours = 6\n" + panel.read_text())
@@ -116,6 +119,26 @@ def test_the_command_for_the_head_prints_the_hash_that_the_page_promises(as_of: 
         ["sh", "-c", command], cwd=ROOT / "data/phantom", check=True, capture_output=True, text=True
     )
     assert done.stdout.split()[0] == expected
+
+
+def test_a_copy_fetched_by_the_commands_of_the_page_verifies_and_is_derived_again(
+    changed: Record, project: Path, tmp_path: Path
+) -> None:
+    need("curl", shutil.which("curl") is not None)
+    site = tmp_path / "site"
+    publish_record(changed, site / "report/test/record", cache=tmp_path / "cache")
+    fetch, check = re.findall(r"<code>([^<]{60,})</code></pre>", integrity.commands(changed).text)
+    script = html_module.unescape(fetch).replace("https://…", f"file://{site}")
+    subprocess.run(["sh", "-euc", script], cwd=tmp_path, check=True)
+    copy = tmp_path / "copy" / "test"
+    found = verify_record(copy, root=project)
+    assert (found.problems, found.assurance) == ([], "complete")
+    again = reproduce_record(copy, root=project, scratch=tmp_path / "scratch")
+    assert again.difference is None and again.runs == 2
+    assert html_module.unescape(check).split("\n") == [
+        ".venv/bin/drift verify --data copy",
+        ".venv/bin/drift reproduce --data copy",
+    ]
 
 
 def test_the_months_of_the_record_are_those_that_it_gives_away(phantom: Record) -> None:
