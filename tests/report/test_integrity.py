@@ -176,3 +176,44 @@ def test_every_promised_address_says_what_is_there_and_what_stays() -> None:
     frame = statements.statements("address")
     assert frame.address.is_unique
     assert (frame.found_there.str.len() > 10).all() and (frame.promise.str.len() > 10).all()
+
+
+#: Of each promised address, a file of the built site that stands at it.
+EXAMPLES = {
+    "feed.xml, report/<record>/feed.xml": ["feed.xml", "report/embedded/feed.xml"],
+    "codebook.csv": ["codebook.csv"],
+    "report/<record>/<page>.html": ["report/embedded/reading.html"],
+    "report/<record>/<page>.ipynb": ["report/embedded/reading.ipynb", "report/method/limits.ipynb"],
+    "report/<record>/transcripts.html#<topic>-<slug>": ["report/embedded/transcripts.html"],
+    "report/<record>/data/<name>.csv, .json, .svg": [
+        "report/embedded/data/chain.csv", "report/embedded/data/chain.json",
+        "report/embedded/data/rates-by-model.svg", "report/method/data/limits.csv",
+    ],
+    "report/<record>/data/transcripts.csv, .jsonl": [
+        "report/embedded/data/transcripts.csv", "report/embedded/data/transcripts.jsonl",
+    ],
+    "report/<record>/runs/<run>.json": ["report/embedded/runs/20261127T180000Z.json"],
+    "report/<record>/runs/<run>.html#<finding>": ["report/embedded/runs/20261127T180000Z.html"],
+    "report/<record>/record/chain.jsonl, head.json": [
+        "report/embedded/record/chain.jsonl", "report/embedded/record/head.json",
+    ],
+    "report/<record>/record/transcripts/, labels/": [
+        "report/embedded/record/transcripts/2026-11/20261127T180000Z.jsonl",
+        "report/embedded/record/labels",
+    ],
+    "report/<record>/record/index.json": ["report/embedded/record/index.json"],
+    "report/<record>/record/<YYYY-MM>.zip": ["report/embedded/record/2026-11.zip"],
+    "report/<record>/record/SHA256SUMS": ["report/embedded/record/SHA256SUMS"],
+}  # fmt: skip
+DERIVED = "registration.json, series.json, churn.jsonl, findings.jsonl, corpora/"
+
+
+def test_a_file_stands_at_every_promised_address(built: Path) -> None:
+    site = built / "report" / "_site"
+    promised = {entry["address"] for entry in STATED["address"]}
+    (derived,) = promised - EXAMPLES.keys()
+    assert derived.startswith(f"report/<record>/record/{DERIVED}")
+    assert EXAMPLES.keys() <= promised
+    expected = [path for paths in EXAMPLES.values() for path in paths]
+    expected += [f"report/embedded/record/{name}" for name in DERIVED.split(", ")]
+    assert [path for path in expected if not (site / path).exists()] == []
