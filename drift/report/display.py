@@ -27,7 +27,9 @@ class Shown:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         tables = {name: plain_table(frame) for name, frame in self.text.data.items()}
-        return {"text/html": str(self.text)} | ({DATA: tables} if tables else {})
+        # Without a plain text of our own every notebook would hold the HTML twice.
+        shown = {"text/html": str(self.text), "text/plain": f"HTML, {len(self.text):,} characters"}
+        return shown | ({DATA: tables} if tables else {})
 
 
 def plain_table(frame: pd.DataFrame) -> dict[str, list[Any]]:
