@@ -23,8 +23,9 @@ from drift.report.tables import VARIANTS, Record, each, responses
 
 #: Characters of a response shown on the page; the record holds the whole text.
 SHOWN = 20_000
-#: Bytes that all responses may take together; what does not fit is cut, the longest first.
-ROOM = 2_000_000
+#: Bytes that all responses may take together, each with so many around its text; where they
+#: do not fit, the longest are cut further.
+ROOM, AROUND = 2_600_000, 700
 #: Flips of a family listed on the page, newest first; findings.jsonl holds them all.
 LISTED = 10
 #: Runs whose canonical labels are shown beside each model.
@@ -76,8 +77,9 @@ def transcripts(record: Record) -> Markup:
 
 def _room(texts: Iterable[str]) -> int:
     """Return to how many characters a response is cut, so that the page holds all of them."""
-    room = SHOWN
-    while room > 500 and sum(len(escaped(text[:room]).encode()) for text in texts) > ROOM:
+    texts, room = list(texts), SHOWN
+    left = ROOM - AROUND * len(texts)
+    while room > 1 and sum(len(escaped(text[:room]).encode()) for text in texts) > left:
         room //= 2
     return room
 

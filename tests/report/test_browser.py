@@ -115,6 +115,16 @@ def test_search_finds_a_section_and_opens_it_by_keyboard(visit: Callable[..., An
     expect(tab.locator(f"[id='{tab.url.partition('#')[2]}']")).to_be_in_viewport()
 
 
+def test_search_finds_a_family_by_its_question_and_opens_its_responses(
+    visit: Callable[..., Any],
+) -> None:
+    tab = visit(RATES)
+    tab.fill("#quarto-search input", "Tiananmen Square")
+    tab.locator(".search-result", has_text="tiananmen-1989").first.click()
+    tab.wait_for_url(f"**/{TRANSCRIPTS}#contested-history-tiananmen-1989")
+    expect(tab.locator("#contested-history-tiananmen-1989 pre").first).to_be_visible()
+
+
 def test_an_address_of_a_family_opens_its_responses(visit: Callable[..., Any]) -> None:
     tab = visit(f"{TRANSCRIPTS}#science-photosynthesis")
     expect(tab.locator("#science-photosynthesis pre").first).to_be_visible()
