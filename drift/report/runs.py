@@ -50,7 +50,8 @@ def every_run(record: Record) -> Markup:
         if missed := 0 if pd.isna(row["missed_before"]) else int(row["missed_before"]):
             gap = html("<i>gap: {} slot{} missed</i>", missed, "s" if missed > 1 else "")
             shown.append({"Run": gap})
-    listed = table(pd.DataFrame(shown).fillna(""))
+    # A gap has no counts, and the others stay whole numbers.
+    listed = table(pd.DataFrame(shown).astype(dict.fromkeys(map(str.capitalize, counted), "Int64")))
     if older := len(frame) - LISTED if len(frame) > LISTED else 0:
         listed = html("{}<p>{} older runs are in the file.</p>", listed, older)
     return with_data(listed, "runs", frame)

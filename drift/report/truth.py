@@ -140,7 +140,7 @@ class Truth:
             injected += f" by run {change['to']}" if "to" in change else ""
             home, pairs = self.entered(model, "home"), self.entered(model, "pairs")
             said = [f"{state} in run {number}" for state, number in home.items()]
-            said += [f"confirmed by pairs in run {pairs['alarm']}"] if pairs else []
+            said += [f"pairs alarm in run {pairs['alarm']}"] if pairs else []
             came = "alarm" in home and min(home.values()) > since
             yield Fact(model, injected, since, "home enters alarm, after it", _list(said), came)
         if turns := change.get("turns"):

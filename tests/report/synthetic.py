@@ -411,7 +411,10 @@ def _full(run: str, sensitive: list[Any], outcome: dict[str, str]) -> dict[str, 
             "low": low,
             "high": high,
             "reason": None if n else "no family was refused on any wording",
-            "wobbled": [{"family": f, "labels": {}} for f in wobbled],
+            "wobbled": [
+                {"family": f, "labels": {f"en-{i}": v for i, v in enumerate(votes[f], start=1)}}
+                for f in wobbled
+            ],
             "tripwires": [f for f in wobbled if votes[f].count("refused") == 1],
             "policies": policies,
             "not_counted": [],

@@ -17,7 +17,7 @@ from drift.report.tables import Record
 from report import watching
 
 Html = Callable[[str], str]
-PAGE = "report/embedded/alarm.html"
+PAGE, READING = "report/embedded/alarm.html", "report/embedded/reading.html"
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +53,16 @@ def test_each_process_stands_beside_its_bound_assumption_horizon_and_what_is_not
             assert (f"horizon {claim['horizon']} bets" in shown) == bool(claim["horizon"])
 
 
-def test_the_state_of_each_model_stands_on_the_front_page_in_one_line(
+def test_the_state_of_each_model_stands_on_the_front_page_and_in_full_on_the_reading(
     html: Html, record: Record
 ) -> None:
-    page = visible(html("index.html"))
+    front, reading = (visible(html(page)) for page in ("index.html", READING))
     first = record.models["qwen-0.5b"]["alarm"]["watches"][0]
-    assert "Alarm: calibrating (" in page
+    assert "qwen-0.5b calibrating alarm in series 1" in front
+    assert "smollm2-135m reference quiet" in front
     rung = f"series 1 entered alarm in run {first['entered']['home alarm']}, confirmed by pairs"
-    assert rung in page
-    assert "Alarm: quiet (E = 0.4" in page
+    assert "Alarm: calibrating (" in reading and rung in reading
+    assert "Alarm: quiet (E = 0.4" in reading
 
 
 def test_a_record_without_a_cadence_says_that_there_is_no_bound(without_cadence: Record) -> None:
@@ -73,9 +74,10 @@ def test_a_record_without_a_cadence_says_that_there_is_no_bound(without_cadence:
         alarm.tally(without_cadence),
         alarm.nulls(without_cadence, 2, 1),
     ):
-        assert "there is no state and no bound" in visible(shown.data)
+        assert "there is no state and no bound" in visible(shown.text)
     card = pages.front_page([without_cadence], None)
-    assert "Alarm: no cadence , so no bound" in visible(card)
+    assert "No alarm is kept : the runs have no cadence." in visible(card)
+    assert "Alarm: no cadence , so no bound" in visible(pages.models(without_cadence).text)
 
 
 def test_the_figure_says_in_words_what_the_log_of_the_record_holds(
@@ -116,7 +118,7 @@ def test_every_watch_ever_opened_stays_on_the_page_with_what_was_expected(
 
 
 def test_the_onset_after_an_alarm_lies_near_the_injected_change(record: Record) -> None:
-    shown = visible(alarm.aftermath(record, 1).data)
+    shown = visible(alarm.aftermath(record, 1).text)
     begun = re.search(r"run (\w+) by the stakes, (\w+) if all starts had the same stake", shown)
     assert begun
     change = tables.alarm_rows(record, "smollm2-135m")[watching.CHANGE]["run"]
@@ -127,7 +129,7 @@ def test_the_onset_after_an_alarm_lies_near_the_injected_change(record: Record) 
 
 
 def test_noise_that_is_too_short_to_compare_says_so(record: Record) -> None:
-    shown = visible(alarm.nulls(record, 2, 1).data)
+    shown = visible(alarm.nulls(record, 2, 1).text)
     assert "not estimable: 30 transitions and 10 flips are needed" in shown
 
 
@@ -135,7 +137,7 @@ def test_the_noise_of_a_long_series_is_held_against_the_zoo(built: Path) -> None
     rows = tables.alarm_rows(load_record("embedded", root=built), "qwen-0.5b", 1)
     record = load_record("embedded", root=built)
     record.models["qwen-0.5b"]["alarm"]["series"] = 1
-    shown = visible(alarm.nulls(record, 2, 1).data)
+    shown = visible(alarm.nulls(record, 2, 1).text)
     assert f"{sum(row['flips'] or 0 for row in rows)} in {len(rows) - 1}" in shown
     assert re.search(r"[a-z]+[^;]* \([\d.]+\); [a-z]+[^;]* \([\d.]+\)", shown)
 
@@ -169,10 +171,10 @@ def test_a_record_that_was_made_to_measure_says_so_on_every_page(
     folder = fresh_project / "data" / "embedded"
     synthetic.write_record(folder, fresh_project / "config" / "probe_bank.json", hostile=False)
     plain = load_record("embedded", root=fresh_project)
-    assert words not in pages.masthead(plain).data + pages.front_page([plain], None)
+    assert words not in pages.masthead(plain).text + pages.front_page([plain], None)
     (folder / "registration.json").write_text(json.dumps({"panel": panel}))
     made = load_record("embedded", root=fresh_project)
-    assert words in pages.masthead(made).data and words in pages.front_page([made], None)
+    assert words in pages.masthead(made).text and words in pages.front_page([made], None)
 
 
 def test_an_alarm_of_coverage_stands_beside_the_state(record: Record) -> None:
@@ -186,8 +188,32 @@ def test_an_alarm_of_coverage_stands_beside_the_state(record: Record) -> None:
 def test_what_may_be_claimed_of_the_panel_stands_beside_what_it_has_entered(
     record: Record,
 ) -> None:
-    shown = alarm.claims(record).data
+    shown = alarm.claims(record).text
     assert "<li>" not in shown, "the values stand in a sentence"
     for name in ("panel", "merged"):
         assert record.reading["alarm"]["guarantees"][name]["claim"].split(".")[0] in visible(shown)
     assert re.search(r"mixture, at this look : mean E = [\d.e-]+; closed e-BH at", visible(shown))
+
+
+def test_the_figure_shows_the_newest_values_and_its_file_holds_them_all(record: Record) -> None:
+    shown = alarm.trajectories(record, "See.").text
+    whole = tables.evidence(record)
+    whole = whole[(whole.model == "qwen-0.5b") & (whole.process != "coverage")]
+    data = shown.data["evidence-qwen-0.5b"]
+    assert data.evidence.tolist() == whole.y.tolist()
+    behind = shown[: shown.index('id="evidence-smollm2-135m"')].split("<tbody>")[1]
+    runs = re.findall(r"<tr><td>(\w+)</td>", behind)
+    assert runs == sorted(set(whole.run))[: -alarm.LAST - 1 : -1]
+
+
+def test_every_table_of_the_alarm_is_tidy(record: Record) -> None:
+    states = alarm.states(record).text.data["alarm-states"]
+    claims = alarm.claims(record).text.data["alarm-processes"]
+    watches = alarm.tally(record).text.data["watches"]
+    assert states.state.tolist() == [m["alarm"]["state"] for m in record.models.values()]
+    assert len(claims) == sum(len(m["alarm"]["processes"]) for m in record.models.values())
+    assert watches.home_alarm.notna().sum() == 1
+    begun = alarm.aftermath(record, 1).text.data["aftermath"]
+    assert begun.onset_by_stakes.isin({row["run"] for row in record.churn}).all()
+    noise = alarm.nulls(record, 2, 1).text.data["noise"]
+    assert set(noise.columns) == {"model", "series", "statistic", "value", "reason"}
