@@ -33,7 +33,7 @@ from drift.records.derive import read_series
 from drift.records.ledger import Ledger
 from drift.records.registration import in_force
 from drift.records.reproduce import reproduce_record
-from drift.records.store import Store
+from drift.records.store import Store, locked
 from drift.records.verify import verify_record
 from drift.records.verify_chain import Verification
 from drift.refresh import Outcome, Record
@@ -269,7 +269,8 @@ def reproduce(
     root, found = project_root(), []
     for name, folder in _records(panel, data):
         scratch = root / ".cache" / "reproduce" / name
-        with bar("runs") as progress:
+        busy = locked(scratch.with_suffix(".lock"), doing="deriving this record again")
+        with busy, bar("runs") as progress:
             told = partial(progress, name)
             found.append(reproduce_record(folder, root=root, scratch=scratch, progress=told))
         if found[-1].difference:
