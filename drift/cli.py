@@ -269,7 +269,7 @@ def reproduce(
     root, found = project_root(), []
     for name, folder in _records(panel, data):
         scratch = root / ".cache" / "reproduce" / name
-        busy = locked(scratch.with_suffix(".lock"), doing="deriving this record again")
+        busy = locked(scratch.with_name(f"{name}.lock"), doing="deriving this record again")
         with busy, bar("runs") as progress:
             told = partial(progress, name)
             found.append(reproduce_record(folder, root=root, scratch=scratch, progress=told))
