@@ -175,8 +175,8 @@ def card(record: Record, item: Mapping[str, Any]) -> Markup:
     if not before or not after:
         return fill(record.root, "finding", more=_MORE.get(item["kind"], "runs.html"), **texts)
     gone, new = differences(_cut(before)[0], _cut(after)[0])
-    prompts = getattr(record.bank_of(now.reading), "prompts", {})
-    asked = after.get("messages") or [{"role": "user", "content": prompts.get(item["arm"])}]
+    prompt = now.prompts.get(item["arm"])
+    asked = after.get("messages") or [{"role": "user", "content": prompt}]
     question = asked[-1]["content"]
     return fill(
         record.root,

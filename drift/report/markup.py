@@ -11,6 +11,7 @@ import re
 import string
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -71,8 +72,12 @@ def html(template: str, *parts: object, **values: object) -> Markup:
 
 def fill(root: Path, name: str, /, **values: object) -> Markup:
     """Return the template ``report/_templates/<name>.html`` of the project at `root`, filled."""
-    source = root / "report" / "_templates" / f"{name}.html"
-    return html(source.read_text(encoding="utf-8").strip(), **values)
+    return html(_template(root / "report" / "_templates" / f"{name}.html"), **values)
+
+
+@lru_cache
+def _template(path: Path) -> str:
+    return path.read_text(encoding="utf-8").strip()
 
 
 def joined(parts: Iterable[object], between: str = "") -> Markup:

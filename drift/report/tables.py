@@ -136,10 +136,12 @@ class Record:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """One run: its reading, and what came back by model and key, each with its label if any."""
+    """One run: its reading, what came back by model and key, each with its label if any, and
+    the prompt of each arm; none without a copy of the bank."""
 
     reading: dict[str, Any]
     answers: dict[tuple[str, str], dict[str, Any]]
+    prompts: dict[str, str]
 
 
 def _stored(record: Record, run: str) -> StoredRun:
@@ -148,7 +150,8 @@ def _stored(record: Record, run: str) -> StoredRun:
     answers = {(row["model"], row["key"]): row for row in read_rows(record.store.transcript(run))}
     for row in read_rows(labels):
         answers.setdefault((row["model"], row["key"]), {}).update(row)
-    return StoredRun(reading, answers)
+    bank = record.bank_of(reading)
+    return StoredRun(reading, answers, bank.prompts if bank else {})
 
 
 def run_ids(folder: Path) -> list[str]:
