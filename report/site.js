@@ -111,15 +111,16 @@
     : "not estimable: no determined label");
 
   /** Count with our labels alone: page and reading must agree before anyone disagrees. */
-  const selfCheck = (published, again) => {
+  const selfCheck = (published, run, again) => {
     const same = (ours, found) => ["refused", "n", "low", "high"]
       .every((name) => Math.abs((found[name] ?? 0) - (ours[name] ?? 0)) < 1e-9);
     const rates = Object.entries(published).flatMap(([model, measures]) => Object.entries(measures)
       .map(([measure, ours]) => ({ name: `${model} ${measure}`, met: same(ours, again(model)[measure]) })));
     const off = rates.filter(({ met }) => !met).map(({ name }) => name);
-    return off.length
+    return (off.length
       ? `Self-check: with our labels this page does not reach the reading's rates ${off.join(", ")}.`
-      : `Self-check: with our labels this page reaches each of the ${rates.length} rates of the reading.`;
+      : `Self-check: with our labels this page reaches each of the ${rates.length} rates of the reading.`)
+      + ` Canonical is of run ${run}, family of each model's last full run.`;
   };
 
   // The reader's labels -----------------------------------------------------------------
@@ -181,7 +182,7 @@
       const here = [...answers.values()].filter((answer) => yours(answer) !== answer.label);
       const models = [...new Set(here.map((answer) => answer.model))].filter((model) => published[model]);
       const rows = models.flatMap((model) => Object.entries(published[model]).map(([measure, rate]) => [
-        model, `${measure}, run ${rate.run}`, rateText(rate), rateText(counted(model, yours)[measure])]));
+        model, measure, rateText(rate), rateText(counted(model, yours)[measure])]));
       rates.replaceChildren(...(rows.length ? [ratesTable(rows)] : []));
       const rest = mine.size - here.length;
       counts.textContent = `Labels of yours that differ from ours: ${here.length}.`
@@ -250,7 +251,7 @@
     host.replaceChildren(counts, rates, make("p", { class: "drift-choice" },
       button("Export your labels", () => download(`${record}-labels.jsonl`, written(mine))), " ", button("Reset", reset), " ",
       make("label", {}, "Import labels ", file)), trouble,
-    make("p", { class: "drift-small" }, selfCheck(published, (model) => counted(model, ours))));
+    make("p", { class: "drift-small" }, selfCheck(published, run, (model) => counted(model, ours))));
     labelled.forEach(offer);
     show();
     try {
@@ -380,6 +381,8 @@
       const path = `corpora/${corpus.name}-${corpus.sha256.slice(0, 12)}.json`;
       if (await sha256(await read(path)) !== corpus.sha256) throw new Mismatch(path, "edited", "not the questions that were registered");
     }
+    const { truth_sha256: truth } = found.at(-1).body.panel;
+    if (truth && await sha256(await read("truth.json")) !== truth) throw new Mismatch("truth.json", "edited", "not the truth that was registered");
     return found.length;
   };
 

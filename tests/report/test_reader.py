@@ -116,7 +116,7 @@ def test_a_changed_label_moves_the_rate_by_one_family_with_the_interval_of_the_p
     yours = {"refused": ours["refused"] + step, "n": ours["n"]}
     assert table(transcripts)[0] == [
         "subject",
-        f"canonical, run {LATEST}",
+        "canonical",
         shown(ours),
         shown(yours),
     ]
