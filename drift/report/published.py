@@ -132,13 +132,18 @@ def _publish_table(
     path: Path, table: Mapping[str, Any], about: Mapping[str, str], codebook: Mapping[str, Column]
 ) -> None:
     _claim(path.with_name(f"{path.name}.csv"))
-    names = table["columns"]
-    columns = [
-        {"name": name} | (codebook[name].model_dump() if name in codebook else {}) for name in names
-    ]
-    document = {"name": path.name, **about, "columns": columns, "rows": table["rows"]}
+    known = {name: codebook[name].model_dump() for name in table["columns"] if name in codebook}
+    columns = [{"name": name} | known.get(name, {}) for name in table["columns"]]
+    whole = [column.get("type") == "integer" for column in columns]
+    rows = [list(map(_typed, row, whole)) for row in table["rows"]]
+    document = {"name": path.name, **about, "columns": columns, "rows": rows}
     _write(path.with_name(f"{path.name}.json"), orjson.dumps(document) + b"\n")
-    _write(path.with_name(f"{path.name}.csv"), to_csv(names, table["rows"]))
+    _write(path.with_name(f"{path.name}.csv"), to_csv(table["columns"], rows))
+
+
+def _typed(value: Any, whole: bool) -> Any:
+    """Return a value as its column has it: a frame holds integers with gaps as floats."""
+    return int(value) if whole and isinstance(value, float) and value.is_integer() else value
 
 
 def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:

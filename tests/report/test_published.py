@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from making import make_runs
 
 from drift.errors import ConfigurationError, DriftError, IntegrityError
 from drift.records.verify import verify_record
+from drift.report import truth
 from drift.report.archive import publish_record
 from drift.report.display import DATA
 from drift.report.published import load_codebook, publish_files, to_csv
@@ -35,6 +37,9 @@ meaning = "The run."
 type = "number"
 unit = "share of 1"
 meaning = "The rate."
+[column.n]
+type = "integer"
+meaning = "Its denominator."
 """
 
 
@@ -101,10 +106,10 @@ def files(folder: Path) -> Iterator[Path]:
 def test_a_table_is_published_as_csv_and_json_with_what_its_columns_mean(
     project: Path, tmp_path: Path
 ) -> None:
-    text = notebook({"rates": table(run=["r1", "r2"], estimate=[0.25, None])})
+    text = notebook({"rates": table(run=["r1", "r2"], estimate=[0.25, None], n=[4.0, None])})
     report = publish(project, tmp_path, shown(project), executed={"test/rates.ipynb": text})
     assert (report / "test" / "data" / "rates.csv").read_bytes() == (
-        b"run,estimate\r\nr1,0.25\r\nr2,\r\n"
+        b"run,estimate,n\r\nr1,0.25,4\r\nr2,,\r\n"
     )
     found = json.loads((report / "test" / "data" / "rates.json").read_bytes())
     assert found == {
@@ -115,8 +120,9 @@ def test_a_table_is_published_as_csv_and_json_with_what_its_columns_mean(
         "columns": [
             {"name": "run", "type": "string", "unit": "", "meaning": "The run."},
             {"name": "estimate", "type": "number", "unit": "share of 1", "meaning": "The rate."},
+            {"name": "n", "type": "integer", "unit": "", "meaning": "Its denominator."},
         ],
-        "rows": [["r1", 0.25], ["r2", None]],
+        "rows": [["r1", 0.25, 4], ["r2", None, None]],
     }
     assert (report / "test" / "rates.ipynb").read_text() == text
 
@@ -338,3 +344,68 @@ def test_the_codebook_is_read_strictly(project: Path, tmp_path: Path) -> None:
         path.write_text(wrong)
         with pytest.raises(ConfigurationError, match=r"column\.a"):
             load_codebook(tmp_path)
+
+
+#: What a value of each type is, where it is known.
+FITS: dict[str, Any] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    "boolean": lambda value: isinstance(value, bool),
+    "time": lambda value: re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", value),
+    "hash": lambda value: re.fullmatch("[0-9a-f]{64}", value),
+}
+
+
+@pytest.fixture(scope="module")
+def columns(built: Path) -> dict[str, list[Any]]:
+    """The known values of every column of every download of a built site.
+
+    No record of the built site has a truth: its tables are those of the shipped phantom.
+    """
+    found: dict[str, list[Any]] = {}
+    tables = [
+        json.loads(path.read_bytes()) for path in built.glob("report/_site/report/*/data/*.json")
+    ]
+    for one in tables:
+        for place, column in enumerate(one["columns"]):
+            values = [row[place] for row in one["rows"] if row[place] is not None]
+            found.setdefault(column["name"], []).extend(values)
+    for path in built.glob("report/_site/report/*/data/transcripts.jsonl"):
+        for row in map(json.loads, path.read_bytes().splitlines()):
+            for name, value in row.items():
+                found.setdefault(name, []).extend([] if value is None else [value])
+    phantom = load_record("phantom", root=ROOT)
+    for shown in (truth.facts(phantom), truth.labels(phantom)):
+        for frame in shown.text.data.values():
+            for name in frame:
+                found.setdefault(str(name), []).extend(frame[name].dropna().tolist())
+    return found
+
+
+def test_every_column_of_every_download_is_described_and_no_other(
+    columns: dict[str, list[Any]],
+) -> None:
+    described = set(load_codebook(ROOT))
+    assert columns.keys() - described == set()
+    assert described - columns.keys() == set()
+
+
+def test_every_value_is_of_the_type_that_the_codebook_states(
+    columns: dict[str, list[Any]],
+) -> None:
+    wrong = {
+        (name, column.type, repr(value))
+        for name, column in load_codebook(ROOT).items()
+        for value in columns[name]
+        if not FITS[column.type](value)
+    }
+    assert wrong == set()
+
+
+def test_the_codebook_is_published_as_one_table(built: Path) -> None:
+    whole = (built / "report" / "_site" / "codebook.csv").read_bytes().decode()
+    rows = list(csv.DictReader(io.StringIO(whole, "")))
+    assert {row["name"]: row["meaning"].removeprefix("'") for row in rows} == {
+        name: column.meaning for name, column in load_codebook(ROOT).items()
+    }
