@@ -156,12 +156,9 @@ def baselines(record: Record) -> Markup:
     shown = pd.DataFrame(
         [
             {
-                "Line": body["seq"],
-                "Written": when(body["at"]),
-                "Model": body["model"],
-                "Series": body["series"],
-                "What": " ".join(filter(None, (body.get("process"), body["event"]))),
-                "Detail": _detail(body),
+                "Line": html("{}<br>{}", body["seq"], when(body["at"])),
+                "Model": html("{}<br>series {}", body["model"], body["series"]),
+                "What": _told(body),
             }
             for body in lines[: -LISTED - 1 : -1]
         ]
@@ -171,11 +168,15 @@ def baselines(record: Record) -> Markup:
     return joined([Markup(more), with_data(table(shown), "baselines", frame)])
 
 
-def _detail(body: Mapping[str, Any]) -> str:
+def _told(body: Mapping[str, Any]) -> str:
+    """Return what a baseline line states, in words."""
+    if body["event"] != "calibrated":
+        return f"{body['event']}: {body['reason']}"
+    seen = f"{body.get('values')} values"
     if "p0" in body:
         bound = "not estimable" if body["p0"] is None else percent(float(body["p0"]))
-        return f"{body['flips']} flips of {body['compared']}: p0 {bound}"
-    return str(body.get("reason") or f"{body['values']} values")
+        seen = f"{body['flips']} flips of {body['compared']} arms: p0 {bound}"
+    return f"{body['process']} calibrated on {seen}"
 
 
 @piece
