@@ -22,6 +22,8 @@ from drift.report.tables import each
 
 #: Characters that HTML, Quarto's shortcodes, Markdown or TeX mathematics would read.
 ACTIVE = str.maketrans({c: f"&#{ord(c)};" for c in "&<>\"'`${}[]\\"})
+#: Characters from which a cell of a table asks for a wider column.
+LONG = 24
 HIDDEN = re.compile("[^\n\t\x20-\x7e]")
 
 
@@ -111,10 +113,7 @@ def table(frame: pd.DataFrame, *, empty: str = "None.") -> Markup:
     """Return `frame` as a table that scrolls in its own box; columns of numbers right-aligned."""
     if frame.empty:
         return html("<p>{}</p>", empty)
-    side = [
-        Markup(' class="drift-number"' if pd.api.types.is_numeric_dtype(frame[name]) else "")
-        for name in frame
-    ]
+    side = [_side(frame[name]) for name in frame]
 
     def line(cell: str, values: Iterable[Any]) -> Markup:
         shown = ("" if pd.api.types.is_scalar(v) and pd.isna(v) else v for v in values)
@@ -127,6 +126,14 @@ def table(frame: pd.DataFrame, *, empty: str = "None.") -> Markup:
         line('<th scope="col"{}>{}</th>', frame.columns),
         joined((line("<td{}>{}</td>", row) for row in each(frame)), "\n"),
     )
+
+
+def _side(column: pd.Series) -> Markup:
+    """Return how a column stands: numbers to the right, long words in a wider one."""
+    if pd.api.types.is_numeric_dtype(column):
+        return Markup(' class="drift-number"')
+    words = any(isinstance(v, str) and not isinstance(v, Markup) and len(v) > LONG for v in column)
+    return Markup(' class="drift-words"' if words else "")
 
 
 def percent(share: float) -> str:

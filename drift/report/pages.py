@@ -175,6 +175,8 @@ def _row(record: Record, key: str, model: Mapping[str, Any]) -> Markup:
         if "home alarm" in watch["entered"] and watch["series"] != alarm.get("series")
     ]
     notes = [f"alarm in series {listed([str(one) for one in earlier])}"] if earlier else []
+    live = alarm["watches"][-1]["entered"] if alarm["watches"] else {}
+    notes += [name for name in ("coverage alarm", "coverage watch") if name in live][:1]
     notes += ["blind"] if alarm["blind"] else []
     change, faults = model["change"], len(model["controls"]["refused"])
     texts = {

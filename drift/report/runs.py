@@ -31,18 +31,18 @@ def every_run(record: Record) -> Markup:
     frame["missed_before"] = (pd.to_numeric(frame.slot).diff() - 1).clip(lower=0)
     pages = set(run_pages(record))
     counted = ["ok", *(name for name in UNLABELLED if frame[name].any())]
+    priced = frame.cost_usd.notna().any()
     shown: list[dict[str, object]] = []
     for row in frame.tail(LISTED).iloc[::-1].to_dict("records"):
         there = f"runs/{row['run']}." + ("html" if row["run"] in pages else "json")
-        cost = row["cost_usd"]
         shown.append(
             {
-                "Run": html('<a href="{}">{}</a>', there, row["run"]),
+                "Run": html('<a class="drift-run" href="{}">{}</a>', there, row["run"]),
                 "Scope": row["scope"],
                 "Usable models": _usable(row),
                 **{name.capitalize(): row[name] for name in counted},
                 "Tokens": f"{row['prompt_tokens']:,}{PLUS}{row['completion_tokens']:,}",
-                "Cost, USD": "no prices" if pd.isna(cost) else f"{cost:.4f}",
+                **({"Cost, USD": f"{row['cost_usd']:.4f}"} if priced else {}),
                 "Minutes": f"{row['minutes']:.1f}",
                 "Findings": f"{row['findings']}" + ", series closed" * (row["run"] in closed),
             }
@@ -52,6 +52,8 @@ def every_run(record: Record) -> Markup:
             shown.append({"Run": gap})
     # A gap has no counts, and the others stay whole numbers.
     listed = table(pd.DataFrame(shown).astype(dict.fromkeys(map(str.capitalize, counted), "Int64")))
+    if not priced:
+        listed = html("{}<p>The panel states no prices, so no cost is known.</p>", listed)
     if older := len(frame) - LISTED if len(frame) > LISTED else 0:
         listed = html("{}<p>{} older runs are in the file.</p>", listed, older)
     return with_data(listed, "runs", frame)

@@ -199,14 +199,14 @@ def facts(record: Record) -> Markup:
     shown = pd.DataFrame(
         {
             "Model": frame.model,
-            "Injected": frame.injected,
-            "From run": frame.since,
-            "Due": frame.due,
-            "What the record shows": frame.shown,
             "Recovered": [
                 html('<b class="drift-{}">{}</b>', VERDICTS[one][:3].strip(), VERDICTS[one])
                 for one in (fact.recovered for fact in found)
             ],
+            "Injected": frame.injected,
+            "From run": frame.since,
+            "Due": frame.due,
+            "What the record shows": frame.shown,
         }
     )
     said = "Recovered: <b>{} of {}</b> facts of which something is claimed."

@@ -58,8 +58,8 @@ def test_the_state_of_each_model_stands_on_the_front_page_and_in_full_on_the_rea
 ) -> None:
     front, reading = (visible(html(page)) for page in ("index.html", READING))
     first = record.models["qwen-0.5b"]["alarm"]["watches"][0]
-    assert "qwen-0.5b calibrating alarm in series 1" in front
-    assert "smollm2-135m reference quiet" in front
+    assert "qwen-0.5b 2 controls refused calibrating alarm in series 1" in front
+    assert "smollm2-135m reference 1 control refused quiet" in front
     rung = f"series 1 entered alarm in run {first['entered']['home alarm']}, confirmed by pairs"
     assert "Alarm: calibrating (" in reading and rung in reading
     assert "Alarm: quiet (E = 0.4" in reading

@@ -481,7 +481,7 @@ def test_every_run_is_listed_with_its_missed_slots_counts_and_cost(
     text, frame = visible(shown), shown.data["runs"]
     assert "gap: 2 slots missed" in text
     assert "1 of 2 without qwen-0.5b" in text
-    assert "no prices" in text and "8,000 + 14,000" in text
+    assert "states no prices" in text and "8,000 + 14,000" in text
     assert frame.missed_before.fillna(0).tolist() == [0, 0, 0, 2]
     assert frame.failed.tolist()[-1] == 1
     assert text.index(late["run"]) < text.index("gap: 2 slots") < text.index(frame.run[2])
