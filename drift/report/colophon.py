@@ -12,7 +12,7 @@ import pandas as pd
 from drift import __version__
 from drift.config import sha256_hex
 from drift.records.store import read_bytes
-from drift.report.inputs import Inputs, digest
+from drift.report.inputs import MACHINE, Inputs, digest
 from drift.report.job import Job
 from drift.report.markup import html, joined, table
 from drift.report.tables import load_record
@@ -46,7 +46,10 @@ def colophon(job: Job, inputs: Inputs, root: Path) -> list[dict[str, Any]]:
             command += ["--as-of", run]
         if (parent := Path(folder).parent.as_posix()) != "data":
             command += ["--data", parent]
-    rows["All inputs"] = html("{} of them, {}", len(inputs), _hash(digest(inputs)))
+    files = {key: value for key, value in inputs.items() if key not in MACHINE}
+    rows["All inputs but Python and its packages"] = html(
+        "{}, {}", len(files), _hash(digest(files))
+    )
     rows["To execute it again"] = html("<code>{}</code>", shlex.join(command))
     shown = table(pd.DataFrame({"What": rows.keys(), "Value": rows.values()}))
     about = [

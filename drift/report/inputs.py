@@ -19,6 +19,8 @@ import orjson
 from drift.config import sha256_hex
 from drift.records.ledger import write_atomically
 
+#: Inputs that differ between machines on which the same page comes out.
+MACHINE = ("python", "packages")
 #: Digests by the name of what they are of: ``config/alarm.toml``, ``drift/bank.py``, ``packages``.
 Inputs = dict[str, str]
 
@@ -78,8 +80,8 @@ def surroundings(root: Path) -> Inputs:
     # A process of one's own lies beside the notebooks.
     files += [*root.glob("*.py"), *root.glob("notebooks/*.py")]
     files += [root / "CITATION.cff", root / "report" / "figures.mplstyle"]
-    named = {"python": sys.version, "packages": "\n".join(packages)}
-    return {key: sha256_hex(text.encode()) for key, text in named.items()} | digests(files, root)
+    machine = dict(zip(MACHINE, (sys.version, "\n".join(packages)), strict=True))
+    return {key: sha256_hex(text.encode()) for key, text in machine.items()} | digests(files, root)
 
 
 def record_inputs(folder: Path, name: str) -> Inputs:

@@ -147,7 +147,9 @@ def serve(channel: int) -> None:
             FORK.Process(target=_send, args=(theirs, run)).start()
             theirs.close()
             running[ours] = run
-        ready: list[Any] = wait(list(running))
+        ready: list[Any] = wait([line, *running])
+        if line in ready:  # nothing more was to come: who started this is gone
+            os.killpg(0, signal.SIGKILL)
         for ended in ready:
             run = running.pop(ended)
             try:

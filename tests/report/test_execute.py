@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -104,30 +105,54 @@ def test_a_notebook_that_is_no_notebook_fails_its_own_page(tmp_path: Path) -> No
     assert shown(found["1"]) == "1"
 
 
-def alive(pid: int) -> bool:
-    """Tell whether a process still runs; one that waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+linux = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="watches processes by Linux")
+#: Tells the pipe "pids" of the kernel, of its page and of a child, and goes on for long.
+LASTING = """
+import os, pathlib, subprocess, time
+child = subprocess.Popen(["sleep", "600"])
+pathlib.Path("pids").write_text(f"{os.getpid()} {os.getppid()} {child.pid}")
+time.sleep(600)
+"""
 
 
+def watched(folder: Path, start: Callable[[], object]) -> list[int]:
+    """Return a handle of each process of `LASTING`, which `start` begins in `folder`."""
+    os.mkfifo(folder / "pids")
+    told = os.open(folder / "pids", os.O_RDWR)
+    start()
+    assert ended(told), "nothing was told"
+    return [os.pidfd_open(int(pid)) for pid in os.read(told, 99).split()]
+
+
+def ended(handle: int) -> bool:
+    """Tell whether a process has ended, or does within a minute."""
+    return bool(select.select([handle], [], [], 60)[0])
+
+
+@linux
 def test_nothing_is_left_running_when_a_build_is_cut_short(tmp_path: Path) -> None:
-    tell = (
-        "import os, pathlib, subprocess, time\n"
-        "child = subprocess.Popen(['sleep', '600'])\n"
-        "pathlib.Path('pids').write_text(f'{os.getpid()} {os.getppid()} {child.pid}')\n"
-        "time.sleep(600)"
-    )
-    runs = [Run("quick", "q", notebook("print(1)"), {}), Run("slow", "s", notebook(tell), {})]
+    runs = [Run("quick", "q", notebook("print(1)"), {}), Run("slow", "s", notebook(LASTING), {})]
     ending = outcomes(runs, root=tmp_path)
-    assert next(ending)[0] == "quick"
-    while not (tmp_path / "pids").exists() or not (tmp_path / "pids").read_text():
-        os.sched_yield()
-    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    assert all(map(alive, pids))
+    handles = watched(tmp_path, lambda: next(ending))
+    assert not select.select(handles, [], [], 0)[0]
     ending.close()
-    assert not any(map(alive, pids))
+    assert all(map(ended, handles))
+
+
+@linux
+def test_nothing_is_left_running_when_the_command_itself_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "slow.ipynb").write_text(notebook(LASTING))
+    work = (
+        "from pathlib import Path; from drift.report.kernels import Run, outcomes\n"
+        "text = Path('slow.ipynb').read_text()\n"
+        "print(*outcomes([Run('slow', 's', text, {})], root=Path.cwd()))"
+    )
+    started: list[subprocess.Popen[bytes]] = []
+    command = [sys.executable, "-c", work]
+    handles = watched(tmp_path, lambda: started.append(subprocess.Popen(command, cwd=tmp_path)))
+    started[0].kill()
+    started[0].wait()
+    assert all(map(ended, handles))
 
 
 # What runs again
