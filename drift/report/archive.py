@@ -26,12 +26,14 @@ from drift.errors import IntegrityError
 from drift.records.derive import derive_all, series_bytes
 from drift.records.ledger import Line, parse_line
 from drift.records.registration import corpus_copy
-from drift.records.store import exists, judge_folder, read_bytes
+from drift.records.store import exists, judge_folder, plain_name, read_bytes
 from drift.report.tables import Record
 
 #: Runs whose transcripts and labels also lie uncompressed beside the zips.
 LATEST = 4
 SUMS = "SHA256SUMS"
+#: Effort of compression: three times as fast as the usual 6, for a twentieth more bytes.
+LEVEL = 4
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,23 @@ class Sealed:
         """What ``head.json`` holds where this is the end of the chain."""
         return self.lines[-1][0].named
 
-    def texts(self, run: str) -> list[Path]:
-        """Return where transcript and labels of a run lie uncompressed, if they do."""
+    @cached_property
+    def runs(self) -> list[str]:
+        """The sealed runs, oldest first."""
+        return [body["run"] for body in self.of("run")]
+
+    def latest(self) -> list[dict[str, Any]]:
+        """Return the last runs and each model's last full one, and where their texts lie."""
         store = self.record.store
-        named = [judge_folder(body["judge"]) for body in self.of("labels") if body["run"] == run]
-        return [store.transcript(run), *(store.labels(judge, run) for judge in named)]
+        full = {model["full"]["run"] for model in self.record.models.values() if model["full"]}
+        found = []
+        for run in sorted({*self.runs[-LATEST:], *full}):
+            named = [item["judge"] for item in self.of("labels") if item["run"] == run]
+            paths = [store.transcript(run)]
+            paths += [store.labels(judge_folder(judge), run) for judge in named]
+            first, *labels = (path.relative_to(store.folder).as_posix() for path in paths)
+            found.append({"run": run, "transcript": first, "labels": labels})
+        return found
 
     def months(self) -> dict[str, list[Path]]:
         """Return by month the transcripts, labels and readings as they lie in the record."""
@@ -91,7 +105,7 @@ class Sealed:
         readings = [(run, store.reading(run)) for run, _ in named]
         named += [(run, path) for run, path in dict(readings).items() if exists(path)]
         for run, path in named:
-            found.setdefault(f"{run[:4]}-{run[4:6]}", []).append(_lying(path))
+            found.setdefault(month_of(run), []).append(_lying(path))
         return {month: sorted(paths) for month, paths in sorted(found.items())}
 
     def ledger(self) -> dict[str, bytes]:
@@ -104,6 +118,7 @@ class Sealed:
         for line, raw in self.lines:
             if line.kind == "registration":
                 newest = raw
+                plain_name(line.body["corpus"]["name"])
                 copy = corpus_copy(store, line.body["corpus"])
                 files[f"corpora/{copy.name}"] = read_bytes(copy)
                 declared = line.body["panel"]
@@ -135,6 +150,11 @@ class Sealed:
         return kept
 
 
+def month_of(run: str) -> str:
+    """Return the month of a run, as the record's folders name it."""
+    return f"{run[:4]}-{run[4:6]}"
+
+
 def _lying(path: Path) -> Path:
     """Return `path`, or its compressed form if only that is there."""
     if not exists(path):
@@ -156,38 +176,28 @@ def publish_record(record: Record, folder: Path, *, cache: Path) -> None:
     IntegrityError
         A file that the chain names is missing, or a line is not canonical.
     """
-    sealed = Sealed(record)
+    sealed, source = Sealed(record), record.store.folder
     if not sealed.lines:
         return
-    runs = [body["run"] for body in sealed.of("run")]
-    full = {model["full"]["run"] for model in record.models.values() if model["full"]}
-    latest = sorted({*runs[-LATEST:], *full})
-    written = sealed.ledger()
-    listed = []
-    for run in latest:
-        paths = [path.relative_to(record.store.folder).as_posix() for path in sealed.texts(run)]
-        written |= {path: read_bytes(record.store.folder / path) for path in paths}
-        listed.append({"run": run, "transcript": paths[0], "labels": paths[1:]})
-    for name, data in written.items():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+    latest, months = sealed.latest(), []
+    texts = [path for run in latest for path in (run["transcript"], *run["labels"])]
+    written = sealed.ledger() | {path: read_bytes(source / path) for path in texts}
     sums = {name: sha256_hex(data) for name, data in written.items()}
-    months = []
+    for name, data in written.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    parts = sealed.months()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = sealed.months()
-        keep = partial(_kept_zip, root=record.store.folder, cache=cache)
-        made = pool.map(keep, parts, parts.values())
+        made = pool.map(partial(_kept_zip, root=source, cache=cache), parts, parts.values())
         for month, (path, digest) in zip(parts, made, strict=True):
-            _link(path, folder / f"{month}.zip")
-            sums[f"{month}.zip"] = digest
-            inside = [run for run in runs if f"{run[:4]}-{run[4:6]}" == month]
-            entry = {"month": month, "file": f"{month}.zip", "sha256": digest}
-            months.append(entry | {"runs": inside})
-    index = {"head": sealed.head, "months": months, "latest": listed}
+            name, runs = f"{month}.zip", [run for run in sealed.runs if month_of(run) == month]
+            _link(path, folder / name)
+            sums[name] = digest
+            months.append({"month": month, "file": name, "sha256": digest, "runs": runs})
+    index = {"head": sealed.head, "months": months, "latest": latest}
     data = orjson.dumps(index, option=orjson.OPT_INDENT_2) + b"\n"
-    (folder / "index.json").write_bytes(data)
     sums["index.json"] = sha256_hex(data)
+    (folder / "index.json").write_bytes(data)
     (folder / SUMS).write_bytes(_sums(sums))
 
 
@@ -224,7 +234,7 @@ def _add(into: zipfile.ZipFile, name: str, data: bytes, packed: bool) -> None:
     """Add a file as if it had been made in 1980: the zip's bytes follow from what it holds."""
     item = zipfile.ZipInfo(name)
     item.create_system, item.external_attr = 3, 0o644 << 16
-    into.writestr(item, data, zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED, 6)
+    into.writestr(item, data, zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED, LEVEL)
 
 
 def _digest(path: Path) -> str:

@@ -20,6 +20,7 @@ import pytest
 from conftest import Ticking
 from making import make_runs
 
+from drift.config import canonical_json
 from drift.errors import ConfigurationError, DriftError, IntegrityError
 from drift.records.verify import verify_record
 from drift.report import truth
@@ -266,6 +267,18 @@ def test_only_what_the_chain_names_is_published(
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as month:
                 assert not set(strays) & set(month.namelist())
+
+
+def test_a_chain_that_names_a_corpus_elsewhere_publishes_nothing_of_it(
+    project: Path, folder: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "data" / "own-aaaaaaaaaaaa.json"
+    elsewhere.write_text("SECRET")
+    line = json.loads((folder / "chain.jsonl").read_bytes().splitlines()[0])
+    line["corpus"] |= {"name": "../../own", "sha256": "a" * 64}
+    (folder / "chain.jsonl").write_bytes(canonical_json(line) + b"\n")
+    with pytest.raises(IntegrityError, match="name"):
+        publish_record(shown(project, folder), tmp_path / "site", cache=tmp_path / "cache")
 
 
 def test_as_of_a_run_nothing_that_came_later_is_published(project: Path, tmp_path: Path) -> None:
