@@ -78,6 +78,18 @@ def built(tmp_path_factory: pytest.TempPathFactory, synthetic: ModuleType) -> Pa
     return root
 
 
+@pytest.fixture(scope="session")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of the shipped phantom, with the pages that only such a record needs checked."""
+    root = copy_project(tmp_path_factory.mktemp("scripted"))
+    keep(root, "truth", "integrity")
+    folder = shutil.copytree(ROOT / "data" / "phantom", root / "data" / "phantom")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", _without_quarto())
+        build_site(root=root, records=[RecordRef("phantom", folder)])
+    return root / "report" / "_site"
+
+
 def refs(root: Path) -> list[RecordRef]:
     return [RecordRef(name, root / "data" / name) for name in ("embedded", "empty")]
 

@@ -236,6 +236,18 @@ def test_a_month_holds_from_its_zip_compressed_or_plain(
     assert verdict == "holds" and f"runs: {runs} hold" in said
 
 
+def test_a_month_of_the_shipped_phantom_holds_with_its_registered_truth(
+    visit: Callable[..., Any], scripted: Path, tmp_path: Path
+) -> None:
+    verdict, said = verified(visit("report/phantom/integrity.html", site=scripted), "2026-01")
+    assert verdict == "holds" and "runs: 120 hold" in said
+    copy = Path(shutil.copytree(scripted, tmp_path / "site"))
+    truth = copy / "report/phantom/record/truth.json"
+    truth.write_bytes(truth.read_bytes().replace(b"0", b"1", 1))
+    verdict, said = verified(visit("report/phantom/integrity.html", site=copy))
+    assert verdict == "fails" and "edited: truth.json" in said
+
+
 def edit(old: bytes, new: bytes, count: int = 1) -> Callable[[bytes], bytes]:
     def change(data: bytes) -> bytes:
         assert old in data and len(old) == len(new)
