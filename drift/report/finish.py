@@ -10,12 +10,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import multiprocessing
 import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 
@@ -53,6 +55,8 @@ AMISS = (
 #: The start of an address that is seen from the page's own folder.
 RELATIVE = re.compile(r'\s(?:(?:href|src)="(?![#/"]|[a-z]+:)|content="(?=\.{1,2}/))')
 TITLE = re.compile(r"(?<=<title>)[^<]*?(?= – |</title>)")
+#: Pages of runs that one process makes in a row.
+PIECE = 100
 CONTENTS = re.compile(r'<nav id="TOC".*?</nav>', re.S)
 
 
@@ -103,7 +107,9 @@ def finish(site: Path, *, root: Path, shown: Sequence[Record]) -> None:
         runs = site / "report" / record.name / "runs"
         if record.reading and (shell := pages.get(runs.with_suffix(".html"))):
             runs.mkdir(exist_ok=True)
-            for run, main in _runs(record, root / ".cache" / "runs" / record.name, made_by):
+            cache = root / ".cache" / "runs" / record.name
+            for run, kept in _kept_runs(record, cache, made_by).items():
+                main = kept.read_text(encoding="utf-8").partition("\n")[2]
                 text = stamped(shell, main, title=f"Run {run}").text()
                 (runs / f"{run}.html").write_text(text, encoding="utf-8")
 
@@ -150,19 +156,45 @@ def stamped(shell: Page, main: str, *, title: str) -> Page:
     return Page(TITLE.sub(title, before, count=1), main, after)
 
 
-def _runs(record: Record, cache: Path, made_by: str) -> Iterator[tuple[str, str]]:
-    """Yield the runs that have a page, and what is in it; kept in `cache` by all it is made of."""
-    cache.mkdir(parents=True, exist_ok=True)
-    runs = cards.run_pages(record)
+def _kept_runs(record: Record, cache: Path, made_by: str) -> dict[str, Path]:
+    """Return by run the file in `cache` that holds the main part of its page, made again if due.
+
+    The first line of a file is the digest of all that the rest of it is made of.
+    """
+    runs, keys = cards.run_pages(record), dict[str, str]()
     for place, run in enumerate(runs):
         beside = runs[max(place - 1, 0) : place + 2]
         made_of = [made_by, record.as_of, record.panel, beside, record.dated.get(run)]
-        key = sha256_hex(orjson.dumps(made_of) + read_bytes(record.store.reading(run)))
-        kept = cache / f"{run}.html"
-        found, _, main = (kept.read_text(encoding="utf-8") if kept.exists() else "").partition("\n")
-        if found != key:
-            main = str(cards.run_page(record, run))
-            part = kept.with_suffix(".part")
-            part.write_text(f"{key}\n{main}", encoding="utf-8")
-            part.replace(kept)
-        yield run, main
+        keys[run] = sha256_hex(orjson.dumps(made_of) + read_bytes(record.store.reading(run)))
+    cache.mkdir(parents=True, exist_ok=True)
+    kept = {run: cache / f"{run}.html" for run in runs}
+    due = [run for run, path in kept.items() if _first_line(path) != keys[run]]
+    for run, main in zip(due, _made(record, due), strict=True):
+        part = kept[run].with_suffix(".part")
+        part.write_text(f"{keys[run]}\n{main}", encoding="utf-8")
+        part.replace(kept[run])
+    return kept
+
+
+def _first_line(path: Path) -> str:
+    if not path.exists():
+        return ""
+    with path.open(encoding="utf-8") as stream:
+        return stream.readline().removesuffix("\n")
+
+
+def _made(record: Record, runs: list[str]) -> Iterator[str]:
+    """Yield the main parts of the pages of `runs`, made in worker processes if they are many."""
+    if len(runs) < 2 * PIECE:
+        yield from _pages(record, runs)
+        return
+    parts = [runs[start : start + PIECE] for start in range(0, len(runs), PIECE)]
+    # What a record has read stays here: a worker reads what it needs.
+    bare = partial(_pages, replace(record))
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        for part in pool.map(bare, parts):
+            yield from part
+
+
+def _pages(record: Record, runs: list[str]) -> list[str]:
+    return [str(cards.run_page(record, run)) for run in runs]

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from drift.report import cards
+from drift.report import finish as finishing
 from drift.report.finish import PARTS, Page, finish, finished, policy, stamped
 from drift.report.markup import Markup
 from drift.report.site import _render_smalldocs, publish
@@ -240,6 +241,15 @@ def test_the_page_of_a_run_is_made_again_only_when_what_it_shows_has_changed(
     (folder / "findings.jsonl").write_text(json.dumps(finding) + "\n")
     pages("d", again(record.root))
     assert made[5:] == ["r1"]
+
+
+def test_many_pages_of_runs_are_the_same_when_several_processes_make_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    phantom = load_record("phantom", as_of="20260102T000000Z", root=ROOT)
+    alone = list(finishing._made(phantom, phantom.runs))
+    monkeypatch.setattr(finishing, "PIECE", 2)
+    assert len(alone) == 5 and list(finishing._made(phantom, phantom.runs)) == alone
 
 
 def test_pages_of_runs_that_are_left_out_are_not_published(
