@@ -184,6 +184,7 @@ def svg(picture: Picture, frame: pd.DataFrame, *, label: str) -> str:
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
     text = re.sub(r' id="([^"]+)"', lambda m: f' id="{label}-{m[1]}"' if m[1] in used else "", text)
     text = re.sub(r'(href="#|url\(#)', rf"\g<1>{label}-", text)
-    alt = escaped(picture.describe(frame))
+    # What is hidden is written out in an element, which no attribute can hold.
+    alt = re.sub("<[^>]*>", "", escaped(picture.describe(frame)))
     opening = f'<svg viewBox="0 0 {72 * width:g} {72 * height:g}" role="img" aria-label="{alt}">'
     return re.sub(r"<svg[^>]*>", lambda _: opening, text, count=1).strip()

@@ -22,7 +22,7 @@ from drift.errors import DriftError
 from drift.records.store import plain_name, read_bytes
 from drift.report.archive import publish_record
 from drift.report.display import DATA, plain_table
-from drift.report.feed import publish_feeds
+from drift.report.feed import UNFIT, publish_feeds
 from drift.report.figures import PAGE_COLOURS
 from drift.report.tables import Record, responses, run_ids
 
@@ -193,4 +193,5 @@ def standing_alone(picture: str) -> str:
     spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
     opening = opening.replace("<svg", f"<svg {spaces}", 1)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{opening}>{ground}{rest}\n'
+    whole = f'<?xml version="1.0" encoding="UTF-8"?>\n{opening}>{ground}{rest}\n'
+    return UNFIT.sub("\ufffd", whole)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import pandas as pd
 import pytest
 from conftest import Ticking
 from making import make_runs
@@ -23,10 +24,10 @@ from making import make_runs
 from drift.config import canonical_json
 from drift.errors import ConfigurationError, DriftError, IntegrityError
 from drift.records.verify import verify_record
-from drift.report import truth
+from drift.report import figures, truth
 from drift.report.archive import publish_record
 from drift.report.display import DATA
-from drift.report.published import load_codebook, publish_files, to_csv
+from drift.report.published import load_codebook, publish_files, standing_alone, to_csv
 from drift.report.tables import Record, load_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,6 +166,15 @@ def test_a_figure_stands_alone_as_a_file(project: Path, tmp_path: Path) -> None:
     svg = ET.fromstring(text)
     assert svg.tag == "{http://www.w3.org/2000/svg}svg" and svg.get("viewBox") == "0 0 9 9"
     assert svg[0].attrib == {"width": "100%", "height": "100%", "fill": "#ffffff"}
+
+
+def test_a_figure_is_a_sound_file_whatever_it_is_of() -> None:
+    rate = {"refused": 1, "n": 2, "estimate": 0.5, "low": 0.1, "high": 0.9}
+    name = 'a "<b>&\u00ad'
+    frame = pd.DataFrame([{"group": name, "series": name, **rate}])
+    svg = ET.fromstring(standing_alone(figures.svg(figures.INTERVALS, frame, label="f")))
+    assert (svg.get("aria-label") or "").startswith('a "<b>&U+00AD')
+    ET.fromstring(standing_alone("<svg><text>\x0b\uffff</text></svg>"))
 
 
 def test_the_current_transcripts_hold_every_text_as_it_was_stored(
