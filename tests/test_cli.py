@@ -204,7 +204,7 @@ def test_weights_that_cannot_be_had_do_not_stop_the_site_and_the_front_page_says
     for name in ("notebooks", "report"):
         made = shutil.ignore_patterns("_site*", "_generated", "embedded")
         shutil.copytree(ROOT / name, project / name, dirs_exist_ok=True, ignore=made)
-    for name in ("_quarto.yml", "index.qmd"):
+    for name in ("_quarto.yml", "index.qmd", "CITATION.cff"):
         shutil.copy(ROOT / name, project / name)
     for path in (project / "notebooks").glob("*.ipynb"):
         if path.stem != "reading":
