@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,19 +19,16 @@ import typer
 from rich.table import Table
 
 from drift import __version__
-from drift.bank import SCOPES, load_bank
+from drift.bank import load_bank
 from drift.config import Panel, load_panel, load_toml, project_root
 from drift.errors import ConfigurationError, DriftError, PartialError
 from drift.lab import record_runs
-from drift.probing.cost import estimate
 from drift.probing.weights import fetch_weights
-from drift.records.alarm import model_alarm
 from drift.records.coding import read_coding, recount, seal_coding
 from drift.records.compare import compare_runs
-from drift.records.derive import read_series
 from drift.records.ledger import Ledger
-from drift.records.registration import in_force
 from drift.records.reproduce import reproduce_record
+from drift.records.status import record_status
 from drift.records.store import Store, locked
 from drift.records.verify import verify_record
 from drift.records.verify_chain import Verification
@@ -412,7 +408,8 @@ def status(
     panel: PanelOption = "embedded", data: DataOption = None, as_json: JsonOption = False
 ) -> None:
     """Show what a record holds, what a run costs, and what is still open."""
-    found = _status(_record(panel, data))
+    record = _record(panel, data)
+    found = record_status(record.panel, record.store, record.ledger, bank=record.bank_file)
     if as_json:
         print(json.dumps(found))
         return
@@ -424,47 +421,6 @@ def status(
         table.add_row(*("" if value is None else str(value) for value in row.values()))
     out.print(table)
     say("costs are upper estimates at the prices in the panel file")
-
-
-def _status(record: Record) -> dict[str, Any]:
-    store, panel = record.store, record.panel
-    registration = in_force(store, record.ledger)
-    kept = read_series(store)["models"] if store.series.exists() else {}
-    bank = load_bank(record.bank_file)
-    scopes = {scope: [arm.prompt for arm in bank.arms(scope)] for scope in SCOPES}
-    # One full run a day unless they are listed, canonical runs in the other slots.
-    full = int(panel.scope_plan == "daily-full")
-    slots = 24 // panel.cadence_hours if panel.cadence_hours else 0
-    runs = {"full": full, "canonical": slots - full} if slots else {}
-    models = []
-    for model in panel.models:
-        costs = {scope: estimate(model, prompts)["cost_usd"] for scope, prompts in scopes.items()}
-        priced = runs and costs["full"] is not None
-        year = sum(365 * Decimal(costs[scope]) * n for scope, n in runs.items()) if priced else None
-        models.append(
-            {
-                "model": model.key,
-                "state": model_alarm(kept[model.key])["state"] if model.key in kept else None,
-                "series": getattr(kept.get(model.key), "number", None),
-                "runs": getattr(kept.get(model.key), "index", None),
-                "requests_a_full_run": len(scopes["full"]),
-                "requests_a_day": sum(len(scopes[scope]) * n for scope, n in runs.items()) or None,
-                "usd_a_full_run": costs["full"],
-                "usd_a_year": None if year is None else f"{year:.2f}",
-            }
-        )
-    yearly = [Decimal(str(row["usd_a_year"])) for row in models if row["usd_a_year"]]
-    last = (line.body["run"] for line in record.ledger.backwards() if line.kind == "run")
-    return {
-        "panel": panel.name,
-        "folder": str(store.folder),
-        "registration": registration.hash if registration else None,
-        "last_run": next(last, None),
-        "open_run": next((path.stem for path in store.open_runs()), None),
-        "requests_a_day": sum(row["requests_a_day"] or 0 for row in models) or None,
-        "usd_a_year": str(sum(yearly)) if yearly else None,
-        "models": models,
-    }
 
 
 @app.command()
