@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from smalldocs.config import load
 
 from drift.config import sha256_hex
 from drift.records.store import exists, read_bytes
-from drift.report.markup import html, joined
+from drift.report.markup import Markup, html, joined
+from drift.report.pages import notices
 from drift.report.tables import Record
 
 ATOM, XML = "http://www.w3.org/2005/Atom", "http://www.w3.org/XML/1998/namespace"
@@ -77,6 +79,7 @@ def record_entries(record: Record) -> list[dict[str, str]]:
         name = finding["id"] if alone else f"{finding['run']}.{finding['model']}.findings"
         shared.setdefault(name, []).insert(0, finding)
     own, found = identity(record), []
+    said = [html("<p>{}</p>", notice) for notice in notices(record)]
     for name, items in list(shared.items())[:NEWEST]:
         run, model = items[0]["run"], items[0]["model"]
         found.append(
@@ -87,7 +90,7 @@ def record_entries(record: Record) -> list[dict[str, str]]:
                 "model": model,
                 "kind": items[0]["kind"] if len(items) == 1 else "findings",
                 "title": html("{}, {}: {}", record.name, model, _summary(items)),
-                "content": _content(items, _head(record, run)),
+                "content": joined([*said, _content(items, _head(record, run))]),
             }
         )
     return found
@@ -97,9 +100,9 @@ def _summary(items: Sequence[dict[str, Any]]) -> str:
     """Return the only finding in its words, or how many there are of each kind."""
     if len(items) == 1:
         return str(items[0]["detail"])
-    kinds = [item["kind"] for item in items]
-    counts = (f"{kinds.count(kind)} {kind}".replace("_", " ") for kind in dict.fromkeys(kinds))
-    return ", ".join(counts)
+    kinds = Counter(item["kind"].replace("_", " ") for item in items)
+    several = (f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in kinds.items())
+    return ", ".join(several)
 
 
 def _head(record: Record, run: str) -> dict[str, Any]:
@@ -109,7 +112,7 @@ def _head(record: Record, run: str) -> dict[str, Any]:
     return found
 
 
-def _content(items: Sequence[dict[str, Any]], head: dict[str, Any]) -> str:
+def _content(items: Sequence[dict[str, Any]], head: dict[str, Any]) -> Markup:
     listed = joined(html("<li>{detail}</li>", **item) for item in items)
     sealed = html("<p>Sealed by line {seq} of the ledger, {hash}.</p>", **head) if head else ""
     return html("<ul>{}</ul>{}", listed, sealed)

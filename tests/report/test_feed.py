@@ -81,7 +81,7 @@ def test_alarms_and_closed_series_stand_alone_and_other_findings_of_a_run_share_
     assert entries == {
         "the instrument changed": f"runs/{LATER}.html#{LATER}.a.series_closed",
         "only one": f"runs/{RUN}.html#{RUN}.b.new_refusal",
-        "3 new refusal, 1 lifted refusal": f"runs/{RUN}.html#{RUN}.a.0",
+        "3 new refusals, 1 lifted refusal": f"runs/{RUN}.html#{RUN}.a.0",
         "home watch entered": f"runs/{RUN}.html#{RUN}.a.alarm_state",
     }
     shared = next(text for text in texts(found, "content") if "<li>2</li>" in text)
@@ -93,6 +93,17 @@ def test_every_entry_names_the_line_that_seals_it(record: Record, tmp_path: Path
     head = json.loads(record.store.reading(RUN).read_bytes())["head"]
     (content,) = texts(feed(record, tmp_path), "content")
     assert f"line {head['seq']} of the ledger, {head['hash']}." in content
+
+
+def test_every_entry_of_a_scripted_record_says_that_no_model_spoke(
+    record: Record, tmp_path: Path
+) -> None:
+    record = with_findings(record, finding(RUN, "a", "alarm_state"))
+    registered = record.panel | {"truth_sha256": "0" * 64}
+    record.store.registration.write_text(json.dumps({"panel": registered}))
+    record = load_record(record.name, folder=record.store.folder, root=record.root)
+    (content,) = texts(feed(record, tmp_path), "content")
+    assert "No real model said any of this" in content
 
 
 def test_an_entry_is_the_same_after_later_runs_and_at_any_moment(
