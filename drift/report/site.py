@@ -6,7 +6,6 @@ fails, the site that was there before stays.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shutil
@@ -23,13 +22,14 @@ from drift.errors import ConfigurationError, DriftError
 from drift.records.store import exists, locked
 from drift.report.execute import Progress, Say, execute
 from drift.report.finish import finish
+from drift.report.front import front_page
 from drift.report.inputs import digests, record_inputs, surroundings
 from drift.report.job import Job, named, read_notebook
 from drift.report.markup import fill
-from drift.report.pages import front_page
 from drift.report.published import publish_files
 from drift.report.tables import load_record, run_ids
 
+AS_OF = "This is the report as of run {}: what came after that run is left out."
 #: An import of a style sheet or font from another host, as themes have it; the address,
 #: quoted or not, may hold semicolons.
 REMOTE_IMPORT = re.compile(
@@ -113,7 +113,8 @@ def build_site(
         footer = fill(root, "footer", version=version("refusal-drift"), renderer=renderer)
         _clear(report)
         _write(report, executed)
-        _write(report / "_generated", {"front.md": front_page(shown, note), "footer.html": footer})
+        front = front_page(shown, " ".join(filter(None, (as_of and AS_OF.format(as_of), note))))
+        _write(report / "_generated", {"front.md": front, "footer.html": footer})
         if not render:
             return report
 
@@ -137,14 +138,14 @@ def plan(root: Path, records: Sequence[RecordRef], as_of: str = "") -> list[Job]
     Raises
     ------
     ConfigurationError
-        No record holds the run `as_of`; says the nearest.
+        No record holds the run `as_of`; says the one before it.
     """
     known = sorted({item for ref in records for item in run_ids(ref.folder)})
     if as_of and as_of not in known:
-        near = difflib.get_close_matches(as_of, known, n=1, cutoff=0.0)
+        near = max((run for run in known if run < as_of), default=known[0] if known else "")
         raise ConfigurationError(
             f"no record holds a reading of run {as_of!r}",
-            next_step=f"the nearest is {near[0]}" if near else "there is no run yet",
+            next_step=f"did you mean {near!r}?" if near else "there is no run yet",
         )
     notebooks = [read_notebook(path) for path in sorted((root / "notebooks").glob("*.ipynb"))]
     jobs = [

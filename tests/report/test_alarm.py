@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from drift.report import alarm, load_record, pages, tables
+from drift.report import alarm, front, load_record, pages, tables
 from drift.report.tables import Record
 from report import watching
 
@@ -75,7 +75,7 @@ def test_a_record_without_a_cadence_says_that_there_is_no_bound(without_cadence:
         alarm.nulls(without_cadence, 2, 1),
     ):
         assert "there is no state and no bound" in visible(shown.text)
-    card = pages.front_page([without_cadence], None)
+    card = front.front_page([without_cadence], None)
     assert "No alarm is kept : the runs have no cadence." in visible(card)
     assert "Alarm: no cadence , so no bound" in visible(pages.models(without_cadence).text)
 
@@ -171,10 +171,10 @@ def test_a_record_that_was_made_to_measure_says_so_on_every_page(
     folder = fresh_project / "data" / "embedded"
     synthetic.write_record(folder, fresh_project / "config" / "probe_bank.json", hostile=False)
     plain = load_record("embedded", root=fresh_project)
-    assert words not in pages.masthead(plain).text + pages.front_page([plain], None)
+    assert words not in pages.masthead(plain).text + front.front_page([plain], None)
     (folder / "registration.json").write_text(json.dumps({"panel": panel}))
     made = load_record("embedded", root=fresh_project)
-    assert words in pages.masthead(made).text and words in pages.front_page([made], None)
+    assert words in pages.masthead(made).text and words in front.front_page([made], None)
 
 
 def test_an_alarm_of_coverage_stands_beside_the_state(record: Record) -> None:

@@ -17,7 +17,7 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drift.report import cards, load_record, pages
+from drift.report import again, cards, load_record, pages
 from drift.report.tables import Record
 
 Html = Callable[[str], str]
@@ -182,9 +182,9 @@ def test_a_scripted_model_is_asked_again_by_making_its_record_again() -> None:
 def test_a_seed_that_follows_from_the_run_is_the_one_that_was_sent(record: Record) -> None:
     document = record.instruments["qwen-0.5b"]["document"] | {"seed_policy": "per-run"}
     messages = [{"role": "user", "content": "Why?"}]
-    (one, two) = (cards._curl(document, "qwen-0.5b", run, messages)[1] for run in (1, 2))
+    (one, two) = (again.curl(document, "qwen-0.5b", run, messages)[1] for run in (1, 2))
     assert '"seed": 7' not in one and one != two
-    assert cards._curl(document, "qwen-0.5b", 1, messages)[1] == one
+    assert again.curl(document, "qwen-0.5b", 1, messages)[1] == one
 
 
 def test_a_question_survives_the_shell_and_hidden_characters_are_written_as_codes(
@@ -192,7 +192,7 @@ def test_a_question_survives_the_shell_and_hidden_characters_are_written_as_code
 ) -> None:
     document = record.instruments["qwen-0.5b"]["document"]
     text = 'it\'s "quoted" $HOME `id` \\ \u202e 中文\nline'
-    line = cards._curl(document, "m", 1, [{"role": "user", "content": text}])[1]
+    line = again.curl(document, "m", 1, [{"role": "user", "content": text}])[1]
     words = shlex.split(line.replace("\\\n", ""))
     assert json.loads(words[-1])["messages"][-1]["content"] == text
     assert line.replace(" \\\n", "").isprintable()

@@ -16,7 +16,17 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from drift.report import figures, load_record, markup, pages, rates, runs, tables, transcripts
+from drift.report import (
+    figures,
+    front,
+    load_record,
+    markup,
+    pages,
+    rates,
+    runs,
+    tables,
+    transcripts,
+)
 from drift.report import wording as wording_pages
 from drift.report.tables import Record
 from drift.report.trends import parts
@@ -172,7 +182,7 @@ def test_the_front_page_shows_rate_change_coverage_and_time_of_each_model(
 def test_the_headline_says_what_is_in_the_reading_and_what_it_does_not_show(
     record: Record,
 ) -> None:
-    said = visible(pages.headline(record))
+    said = visible(front.headline(record))
     assert "Alarm entered by qwen-0.5b, last on 2026-11-23." in said
     assert "Control questions refused by qwen-0.5b and smollm2-135m" in said
     assert "2 of 2 models answered." in said
@@ -187,15 +197,23 @@ def test_the_headline_of_a_quiet_record_begins_with_no_alarm(record: Record) -> 
         model["alarm"] |= {"state": "quiet", "watches": []}
         model["controls"]["refused"] = []
         model["change"] |= {"newly_refused": [], "newly_answered": []}
-    said = visible(pages.headline(replace(record, reading=quiet)))
+    said = visible(front.headline(replace(record, reading=quiet)))
     assert said.startswith("No alarm. 2 of 2 models answered. No flip since the run before.")
+
+
+def test_models_that_enter_alarm_in_one_run_are_all_named(record: Record) -> None:
+    both = json.loads(json.dumps(record.reading))
+    [watch, *_] = both["models"]["qwen-0.5b"]["alarm"]["watches"]
+    both["models"]["smollm2-135m"]["alarm"]["watches"] = [watch]
+    said = visible(front.headline(replace(record, reading=both)))
+    assert said.startswith("Alarm entered by qwen-0.5b and smollm2-135m, last on 2026-11-23.")
 
 
 def test_records_made_to_measure_come_last_and_ten_scripted_models_are_folded(
     record: Record, fresh_project: Path, synthetic: ModuleType
 ) -> None:
     made = phantom()
-    shown = pages.front_page([made, record], None)
+    shown = front.front_page([made, record], None)
     assert shown.index('id="record-embedded"') < shown.index('id="record-phantom"')
     inside = shown[shown.index('id="record-phantom"') :]
     assert "<details><summary>10 models</summary>" in inside
