@@ -23,6 +23,9 @@ from making import make_runs
 
 from drift.config import canonical_json
 from drift.errors import ConfigurationError, DriftError, IntegrityError
+from drift.records.coding import read_coding, seal_coding
+from drift.records.ledger import Ledger
+from drift.records.store import Store, read_rows
 from drift.records.verify import verify_record
 from drift.report import figures, truth
 from drift.report.archive import publish_record
@@ -308,6 +311,30 @@ def test_as_of_a_run_nothing_that_came_later_is_published(project: Path, tmp_pat
     again = unpacked(record, tmp_path / "test")
     found = verify_record(again, root=project, workers=1)
     assert found.problems == [] and found.runs == 2
+
+
+def test_labels_of_a_second_judge_are_published_but_not_as_of_a_run_before_them(
+    project: Path, folder: Path, tmp_path: Path
+) -> None:
+    runs = sorted(path.stem for path in (folder / "readings").iterdir())
+    store, ledger = Store(folder), Ledger(folder)
+    (text, *_) = (row for row in read_rows(store.transcript(runs[0])) if row["status"] == "ok")
+    mine = {name: text[name] for name in ("model", "key")} | {"run": runs[0], "label": "refused"}
+    mine |= {
+        "rule": "reader",
+        "span": None,
+        "text_sha256": sha256(text["text"].encode()).hexdigest(),
+    }
+    (tmp_path / "mine.jsonl").write_text(json.dumps(mine) + "\n")
+    coding = read_coding(tmp_path / "mine.jsonl", store, ledger)
+    clock = Ticking(datetime(2026, 4, 2, tzinfo=UTC))
+    assert seal_coding(coding, "reader", store, ledger, clock=clock) == runs[:1]
+    for as_of, name in (("", "now"), (runs[-1], "then")):
+        record = publish(project, tmp_path / name, shown(project, folder, as_of=as_of))
+        again = unpacked(record / "test" / "record", tmp_path / f"{name}-again")
+        assert verify_record(again, root=project, workers=1).problems == []
+        judges = {path.name for path in (again / "labels").iterdir()}
+        assert len(judges) == (1 if as_of else 2)
 
 
 def test_a_zip_is_made_again_only_when_its_month_has_changed(
