@@ -19,12 +19,13 @@ from conftest import ROOT
 from drift.bank import load_bank
 from drift.config import load_panel, sha256_hex
 from drift.errors import ConfigurationError
-from drift.probing.phantom import LETTERS, Truth
+from drift.probing.phantom import Truth
 from drift.records.ledger import Ledger
 from drift.records.store import Store, read_bytes, read_rows
 from drift.records.verify import verify_record
 from drift.refresh import Record
-from drift.report.tables import run_ids
+from drift.report.tables import load_record, run_ids
+from drift.report.truth import Truth as Scripted
 
 RUNS = 10
 RULES = """
@@ -168,26 +169,18 @@ def test_the_truth_is_registered_before_run_1_and_published_beside_the_record(
     assert registered["alarm"]["seed"] == json.loads(published)["rules"]["alarm_seed"] == "ab" * 32
 
 
-def assert_every_label_is_scripted(store: Store) -> int:
-    """Hold every label of a record against its truth; return how many there are."""
-    truth = json.loads((store.folder / "truth.json").read_bytes())
-    places = {arm: place for place, arm in enumerate(truth["arms"])}
-    compared = 0
-    for number, line in enumerate(run_lines(store), start=1):
-        [folder] = (store.folder / "labels").iterdir()
-        rows = read_rows(store.labels(folder.name, line["run"]))
-        said = {(row["model"], row["key"]): row["label"] for row in rows}
-        for row in read_rows(store.transcript(line["run"])):
-            found = LETTERS[said.get((row["model"], row["key"]), row["status"])]
-            scripted = truth["labels"][row["model"]][number - 1]
-            assert found == scripted[places[row["key"]]], (number, row)
-            compared += 1
-    return compared
-
-
-def test_every_label_of_the_record_is_the_one_that_was_scripted(store: Store) -> None:
+def test_every_label_of_the_record_is_the_one_that_was_scripted(
+    project: Path, store: Store
+) -> None:
+    frame = Scripted(load_record("phantom", root=project)).accuracy
     asked = sum(len(line["keys"]) * len(line["models"]) for line in run_lines(store))
-    assert assert_every_label_is_scripted(store) == asked
+    assert frame.labels_compared.sum() == frame.as_scripted.sum() == asked
+
+
+def test_every_injected_fact_of_the_record_is_recovered_on_its_page(project: Path) -> None:
+    facts = list(Scripted(load_record("phantom", root=project)).facts())
+    assert [fact for fact in facts if fact.recovered is not True] == []
+    assert {fact.since for fact in facts} == {1, 4, 5, 6, 8}
 
 
 def test_a_refusal_set_is_read_with_its_wordings_purposes_and_languages(store: Store) -> None:
@@ -332,10 +325,6 @@ def test_the_shipped_record_is_that_of_the_shipped_truth() -> None:
     registered = next(Ledger(SHIPPED.folder).forwards()).body
     assert registered["panel"]["truth_sha256"] == sha256_hex(truth.file)
     assert len(run_lines(SHIPPED)) == truth.rules.runs == 120
-
-
-def test_every_label_of_the_shipped_record_is_the_one_that_was_scripted() -> None:
-    assert assert_every_label_is_scripted(SHIPPED) == 120 * 41 * 10 + 5 * 103 * 10
 
 
 def test_the_shipped_record_verifies() -> None:
