@@ -50,7 +50,12 @@ class Record:
 
     @cached_property
     def head(self) -> dict[str, Any]:
-        """The end of the ledger as the record states it; empty where it does not."""
+        """The end of the ledger as the record states it, or as of the run named; empty without."""
+        if self.as_of and self.reading:
+            last, called = self.reading["head"]["seq"], ("baseline", self.reading["run"])
+            ends = Ledger(self.store.folder).backwards()
+            due = (it for it in ends if it.seq == last or (it.kind, it.body.get("run")) == called)
+            return next((it.named for it in due), {})
         path = self.store.folder / "head.json"
         found: dict[str, Any] = orjson.loads(path.read_bytes()) if path.exists() else {}
         return found

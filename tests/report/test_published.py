@@ -308,6 +308,7 @@ def test_as_of_a_run_nothing_that_came_later_is_published(project: Path, tmp_pat
     last = (record / "chain.jsonl").read_bytes().splitlines()[-1]
     head = json.loads((record / "head.json").read_bytes())
     assert head == {"hash": sha256(last).hexdigest(), "seq": json.loads(last)["seq"]}
+    assert head == shown(project, as_of=runs[1]).head
     again = unpacked(record, tmp_path / "test")
     found = verify_record(again, root=project, workers=1)
     assert found.problems == [] and found.runs == 2
