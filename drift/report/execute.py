@@ -89,7 +89,7 @@ def execute(
     """
     for job in jobs:
         check_parameters(job)
-    asked, now, stale = named(jobs, only), inputs(jobs, root), []
+    asked, now, stale = named(jobs, only), inputs(jobs, root), 0
     done: dict[str, str] = {}
     for job in jobs:
         before, text = kept(root, job.page)
@@ -97,10 +97,9 @@ def execute(
         usable = asked and before.get("parameters") == now[job.page]["parameters"]
         if job.page not in asked and (same or usable):
             done[f"{job.page}.ipynb"] = text
-            stale += [] if same else [job.page]
+            stale += not same
     if stale and say:
-        names = ", ".join(stale)
-        say(f"shown as kept, though inputs changed; drift report runs them again: {names}")
+        say(f"{stale} other pages are shown as kept, though inputs of theirs have changed")
     waiting = [job for job in jobs if f"{job.page}.ipynb" not in done]
     # Simulations last longest, so they begin first.
     waiting.sort(key=lambda job: "lifetimes" not in job.notebook.declared)

@@ -115,6 +115,7 @@ def build_site(
         _write(report, executed)
         front = front_page(shown, " ".join(filter(None, (as_of and AS_OF.format(as_of), note))))
         _write(report / "_generated", {"front.md": front, "footer.html": footer})
+        stamped.unlink(missing_ok=True)
         if not render:
             return report
 
@@ -123,7 +124,6 @@ def build_site(
             publish_files(root, shown, executed, fresh)
             finish(fresh, root=root, shown=shown)
 
-        stamped.unlink(missing_ok=True)
         publish(make, site)
         stamped.write_text(stamp)
     return site / "index.html"

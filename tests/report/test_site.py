@@ -328,6 +328,23 @@ def test_pages_of_a_record_that_is_no_longer_shown_are_taken_away(fresh_project:
     assert (fresh_project / "report" / "site.css").exists()
 
 
+def test_the_front_page_of_another_day_says_which(
+    fresh_project: Path, synthetic: ModuleType
+) -> None:
+    record = fresh_project / "data" / "embedded"
+    synthetic.write_record(record, fresh_project / "config" / "probe_bank.json")
+    keep(fresh_project)
+    options: dict[str, Any] = {"records": records(fresh_project)[:1], "render": False}
+    front = fresh_project / "report" / "_generated" / "front.md"
+    build_site(root=fresh_project, **options)
+    assert "as of run" not in front.read_text(encoding="utf-8")
+    build_site(root=fresh_project, as_of="20261127T060000Z", note="No weights.", **options)
+    text = front.read_text(encoding="utf-8")
+    assert "This is the report as of run 20261127T060000Z" in text
+    assert "No weights." in text
+    assert LAST not in text
+
+
 def test_a_run_that_no_record_holds_is_refused_with_the_nearest(built: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         build_site(root=built, records=records(built), as_of="20261127T060009Z")
