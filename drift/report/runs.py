@@ -128,10 +128,12 @@ def every_series(record: Record) -> Markup:
                 "ended_because": closed["detail"] if closed else _fresh(said, model, series, later),
             }
         )
+    if not rows:
+        return html("<p>No series yet.</p>")
     frame = pd.DataFrame(rows)
     heads = ["Model", "Series", "Opened", "Because", "Last run", "Usable runs", "Families compared"]
     shown = frame.fillna("not stored").set_axis([*heads, "Flips", "Ended"], axis=1)
-    return with_data(table(shown, empty="No series yet."), "series", frame)
+    return with_data(table(shown), "series", frame)
 
 
 def _fresh(said: Mapping[Any, Any], model: str, series: int, later: bool) -> str:

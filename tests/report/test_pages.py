@@ -538,3 +538,57 @@ def test_every_table_of_a_record_is_offered_as_a_file(html: Html) -> None:
         main = text[text.index("<main") :]
         tables_shown = main.count("<table") - 1  # provenance
         assert main.count('<p class="drift-data">') >= min(1, tables_shown), page
+
+
+SHOWN_ALWAYS: list[tuple[Callable[..., Any], tuple[str, ...]]] = [
+    *((of, ()) for of in (pages.models, pages.changes, pages.coverage, pages.serving)),
+    *((rates.by, (group, "See.")) for group in ("model", "topic")),
+    *((of, ("See.",)) for of in (rates.over_runs, rates.labels_by_family)),
+    *((of, ()) for of in (wording_pages.consistency, wording_pages.kinds, wording_pages.patterns)),
+    *((of, ()) for of in (wording_pages.unlock, wording_pages.twins, wording_pages.pairs)),
+    *((of, ("See.",)) for of in (wording_pages.wobbles, wording_pages.twin_labels)),
+    *(
+        (of, ("See.",))
+        for of in (wording_pages.wording_over_runs, wording_pages.language_over_runs)
+    ),
+    *((of, ()) for of in (runs.every_run, runs.every_series)),
+]
+
+
+def without_a_full_run(model: dict[str, Any]) -> None:
+    model["full"] = None
+
+
+def without_a_label(model: dict[str, Any]) -> None:
+    none = dict.fromkeys(model["canonical"]) | {"refused": 0, "n": 0, "excluded": {"failed": 34}}
+    model["canonical"] = none | {"reason": "no determined label"}
+    model["by_topic"] = dict.fromkeys(model["by_topic"], model["canonical"])
+    model["change"] = None
+    model["coverage"]["usable"] = False
+
+
+@pytest.mark.parametrize("change", [without_a_full_run, without_a_label])
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_a_record_cannot_show_yet_is_said_in_words(
+    fresh_project: Path,
+    synthetic: ModuleType,
+    change: Callable[[dict[str, Any]], None],
+    alone: bool,
+) -> None:
+    folder = fresh_project / "data" / "embedded"
+    synthetic.write_record(folder, fresh_project / "config" / "probe_bank.json", hostile=False)
+    for path in sorted((folder / "readings").iterdir()):
+        document = json.loads(path.read_text())
+        for model in document["models"].values():
+            change(model)
+        path.write_text(json.dumps(document))
+    if alone:
+        for path in sorted((folder / "readings").iterdir())[1:]:
+            path.unlink()
+        (folder / "churn.jsonl").unlink()
+    bare = load_record("embedded", root=fresh_project)
+    said = "".join(piece(bare, *options).text for piece, options in SHOWN_ALWAYS)
+    said += front.front_page([bare], None)
+    assert not re.search(r"\bnan\b|\bNone\b", visible(said))
+    assert ("no full run in this series yet" in said) == (change is without_a_full_run)
+    assert ("no determined label" in said) == (change is without_a_label)
