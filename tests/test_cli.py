@@ -216,6 +216,18 @@ def test_weights_that_cannot_be_had_do_not_stop_the_site_and_the_front_page_says
     assert "run is missing" in text and "cannot be fetched" in text
 
 
+def test_why_a_page_would_run_again_is_told_and_nothing_is_made(
+    drift: Callable[..., Said], project: Path
+) -> None:
+    shutil.copy(ROOT / "notebooks" / "reading.ipynb", project / "notebooks")
+    code, said, _ = drift("report", "--why", "reading")
+    assert code == 0 and "new        notebooks/reading.ipynb" in said
+    assert said.endswith("embedded/reading runs again: no such page is kept\n")
+    code, _, complained = drift("report", "--only", "embedded/raeding")
+    assert code == 2 and "did you mean 'embedded/reading'?" in complained
+    assert not (project / "report").exists()
+
+
 def test_a_record_that_is_not_there_is_exit_2_and_the_site_stays(
     drift: Callable[..., Said], tmp_path: Path
 ) -> None:

@@ -76,10 +76,11 @@ def surroundings(root: Path) -> Inputs:
     """Return what every page depends on: interpreter, packages, the project's own files."""
     packages = sorted(f"{item.name} {item.version}" for item in distributions())
     folders = [root / name for name in ("config", "data/published", "report/_templates")]
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    paths = [path for folder in folders for path in folder.rglob("*")]
     # A process of one's own lies beside the notebooks.
-    files += [*root.glob("*.py"), *root.glob("notebooks/*.py")]
-    files += [root / "CITATION.cff", root / "report" / "figures.mplstyle"]
+    paths += [*root.glob("*.py"), *root.glob("notebooks/*.py")]
+    paths += [root / "CITATION.cff", root / "report" / "figures.mplstyle"]
+    files = [path for path in paths if path.is_file()]
     machine = dict(zip(MACHINE, (sys.version, "\n".join(packages)), strict=True))
     return {key: sha256_hex(text.encode()) for key, text in machine.items()} | digests(files, root)
 
