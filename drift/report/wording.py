@@ -67,7 +67,6 @@ def consistency(record: Record) -> Markup:
         share = rate_text({"refused": wording["consistent"], **wording})
         counts = {kind.capitalize(): len(wording[kind]) for kind in ("wobbled", "tripwires")}
         counts |= {"Policies": len(wording["policies"]), "Ties": len(full["ties"])}
-        counts["Not counted"] = len(wording["not_counted"])
         return {"Consistent families": share} | counts
 
     return _summary(record, "wording", columns.split(), row)
@@ -83,6 +82,7 @@ def kinds(record: Record) -> Markup:
             "policies": full["wording"]["policies"],
             "ties": full["ties"],
             "a wording without a label": full["incomplete"],
+            "not counted": full["wording"]["not_counted"],
         }
         for kind, families in named.items():
             place = {"model": key, "run": full["run"], "wording_kind": kind}
