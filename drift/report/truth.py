@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -50,8 +51,9 @@ class Truth:
     def accuracy(self) -> pd.DataFrame:
         """How many labels are as scripted: model, run, labels_compared, as_scripted."""
         letters, arms = self.document["letters"], self.document["arms"]
-        rows = []
-        for run, number in self.numbers.items():
+        # The record may go on after the runs whose labels were written beforehand.
+        stated, rows = min(map(len, self.document["labels"].values())), []
+        for run, number in islice(self.numbers.items(), stated):
             compared, alike = Counter[str](), Counter[str]()
             scripted = {
                 model: dict(zip(arms, labels[number - 1], strict=True))
