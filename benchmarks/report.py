@@ -74,7 +74,7 @@ def timed(root: Path, *command: str) -> dict[str, Any]:
     environment = os.environ | {"REFUSAL_DRIFT_ROOT": str(root)}
     peaks, over = dict.fromkeys(("main", "largest_other", "together"), 0), threading.Event()
     start = time.perf_counter()
-    with subprocess.Popen([DRIFT, *command], env=environment, stdout=subprocess.PIPE) as running:
+    with subprocess.Popen([DRIFT, *command], env=environment, stdout=subprocess.DEVNULL) as running:
         watch = threading.Thread(target=held, args=(psutil.Process(running.pid), peaks, over))
         watch.start()
         code = running.wait()
@@ -112,7 +112,7 @@ def peers(root: Path) -> dict[str, Any]:
 
     def execute() -> None:
         for job in jobs:
-            options = {"progress_bar": False, "cwd": root}
+            options = {"progress_bar": False, "cwd": root, "extra_arguments": ["--log-level=50"]}
             papermill.execute_notebook(job.notebook.path, None, job.parameters, **options)
 
     def export() -> None:
