@@ -58,42 +58,65 @@ def headline(record: Record) -> Markup:
         warning = '<span class="drift-warning">Control questions refused</span> by {}: suspect {}.'
         said.append(html(warning, _who(faults, models), "the instrument or the model first"))
     usable = [model["coverage"]["usable"] for model in models.values()]
-    said.append(html("{} of {} models answered.", sum(usable), len(models)))
+    said.append(html("{} of {} models with a usable run.", sum(usable), len(models)))
     looks = [model["change"] for model in models.values() if model["change"]]
     moved = [_moved(look) for look in looks]
     flips = {name: sum(one[name] for one in moved) for name in FLIPS}
     since = f"{_flips(flips) or 'No flip'} since the run before."
     said.append(escaped(since if looks else "Nothing to compare with yet."))
     unseen = "that nothing changed, or why anything did"
-    if least := [look["minimum_detectable_flips"] for look in looks]:
-        few = "no number of" if None in least else f"only {max(least)} or more"
-        unseen += f"; one look at two runs tells {few} flips one way in a model from none"
+    if looks:
+        unseen += f"; {_power([look['minimum_detectable_flips'] for look in looks])}"
     return html('<p>{}</p><p class="drift-small">Not shown: {}.</p>', joined(said, " "), unseen)
+
+
+def _power(least: Sequence[int | None]) -> str:
+    """Say how many flips one way a look can tell from none; None where no number would do."""
+    known = sorted({flips for flips in least if flips is not None})
+    if not known:
+        return "one look at two runs tells no number of flips one way in a model from none"
+    said = f"only {known[0]} or more flips one way in a model from none"
+    if len(known) > 1:
+        said = f"only {known[0]} to {known[-1]} or more flips one way from none, by model"
+    deaf = least.count(None)
+    return f"one look at two runs tells {said}" + (f", and in {deaf} no number" if deaf else "")
 
 
 def _alarm_sentence(record: Record) -> Markup:
     alarms = {key: model["alarm"] for key, model in record.models.items()}
-    rung = {
-        key: max(runs)
-        for key, alarm in alarms.items()
-        if (runs := [of["entered"].get("home alarm", "") for of in alarm["watches"]]) and any(runs)
-    }
-    states = {alarm["state"] for alarm in alarms.values()}
-    watch = [key for key, alarm in alarms.items() if alarm["state"] == "watch"]
-    said = html("<b>No alarm.</b>")
-    if states == {"no cadence"}:
-        said = html("<b>No alarm is kept</b>: the runs have no cadence.")
-    elif rung:
-        last = max(rung.values())
-        date = f"{last[:4]}-{last[4:6]}-{last[6:8]}"
-        said = html("<b>Alarm</b> entered by {}, last on {}.", _who([*rung], alarms), date)
-    elif states == {"calibrating"}:
-        said = html("<b>No alarm yet</b>: every model is still calibrating.")
-    if watch:
+    states = [alarm["state"] for alarm in alarms.values()]
+    if set(states) == {"no cadence"}:
+        return html("<b>No alarm is kept</b>: the runs have no cadence.")
+    rung = [
+        said
+        for name, process in (("Alarm", "home alarm"), ("Coverage alarm", "coverage alarm"))
+        if (said := _entered(name, process, alarms))
+    ]
+    deaf = states.count("calibrating")
+    said = joined(rung or [html("<b>No alarm{}.</b>", " yet" if deaf else "")], " ")
+    if deaf:
+        still = "{} {} of {} models still calibrating: their process home cannot ring yet."
+        said = html(still, said, deaf, len(states))
+    if watch := [key for key, alarm in alarms.items() if alarm["state"] == "watch"]:
         said = html("{} <b>Watch</b>: {}.", said, _who(watch, alarms))
     if blind := [key for key, alarm in alarms.items() if alarm["blind"]]:
         said = html('{} <span class="drift-warning">Blind</span>: {}.', said, _who(blind, alarms))
     return said
+
+
+def _entered(name: str, process: str, alarms: Mapping[str, Any]) -> Markup | None:
+    """Return which models ever entered an alarm, and when one last did; None if none did."""
+    found = [
+        (watch["entered"][process], key)
+        for key, alarm in alarms.items()
+        for watch in alarm["watches"]
+        if process in watch["entered"]
+    ]
+    if not found:
+        return None
+    (last, _), names = max(found), [*dict.fromkeys(key for _, key in found)]
+    date = f"{last[:4]}-{last[4:6]}-{last[6:8]}"
+    return html("<b>{}</b> entered by {}, last on {}.", name, _who(names, alarms), date)
 
 
 def _who(names: Sequence[str], models: Mapping[str, Any]) -> str:

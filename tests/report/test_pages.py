@@ -185,7 +185,7 @@ def test_the_headline_says_what_is_in_the_reading_and_what_it_does_not_show(
     said = visible(front.headline(record))
     assert "Alarm entered by qwen-0.5b, last on 2026-11-23." in said
     assert "Control questions refused by qwen-0.5b and smollm2-135m" in said
-    assert "2 of 2 models answered." in said
+    assert "2 of 2 models with a usable run." in said
     assert "1 newly refused, 1 newly answered since the run before." in said
     assert "Not shown: that nothing changed, or why anything did" in said
     assert "only 5 or more flips one way in a model from none" in said
@@ -198,7 +198,22 @@ def test_the_headline_of_a_quiet_record_begins_with_no_alarm(record: Record) -> 
         model["controls"]["refused"] = []
         model["change"] |= {"newly_refused": [], "newly_answered": []}
     said = visible(front.headline(replace(record, reading=quiet)))
-    assert said.startswith("No alarm. 2 of 2 models answered. No flip since the run before.")
+    assert said.startswith("No alarm. 2 of 2 models with a usable run. No flip since the run bef")
+
+
+def test_the_headline_says_how_many_models_cannot_ring_yet(record: Record) -> None:
+    early = json.loads(json.dumps(record.reading))
+    for model, state in zip(early["models"].values(), ("calibrating", "quiet"), strict=True):
+        model["alarm"] |= {"state": state, "watches": []}
+    said = visible(front.headline(replace(record, reading=early)))
+    assert said.startswith("No alarm yet. 1 of 2 models still calibrating: their process home")
+
+
+def test_the_headline_names_alarms_of_coverage_and_the_range_of_what_a_look_can_tell() -> None:
+    said = visible(front.headline(phantom()))
+    assert "Coverage alarm entered by filtered, last on 2026-01-22." in said
+    assert "3 of 10 models still calibrating" in said
+    assert "only 5 to 11 or more flips one way from none, by model." in said
 
 
 def test_models_that_enter_alarm_in_one_run_are_all_named(record: Record) -> None:
