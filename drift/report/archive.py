@@ -24,7 +24,7 @@ import orjson
 from drift.config import canonical_json, sha256_hex
 from drift.errors import IntegrityError
 from drift.records.derive import derive_all, series_bytes
-from drift.records.ledger import Line, parse_line
+from drift.records.ledger import Line
 from drift.records.registration import corpus_copy
 from drift.records.store import exists, judge_folder, plain_name, read_bytes
 from drift.report.tables import Record
@@ -38,12 +38,7 @@ LEVEL = 4
 
 @dataclass(frozen=True)
 class Sealed:
-    """The lines of a record's chain up to the run that its pages show.
-
-    Of a record as of one of its runs nothing follows the labels of that run and the
-    baselines it called for; otherwise only later runs are left out, which a command may
-    be adding at this moment.
-    """
+    """What the lines of a record's chain name, up to the run that its pages show."""
 
     record: Record
 
@@ -52,22 +47,10 @@ class Sealed:
         """The run that is shown; empty in a record without one."""
         return str(self.record.reading.get("run", ""))
 
-    @cached_property
+    @property
     def lines(self) -> list[tuple[Line, bytes]]:
         """Each line with its bytes; IntegrityError where one is not canonical."""
-        path = self.record.store.folder / "chain.jsonl"
-        whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-        found, read = [], False
-        for number, raw in enumerate(whole, start=1):
-            line = parse_line(raw, where=f"{path}:{number}")
-            of, mine = line.body.get("run", ""), line.body.get("run") == self.run
-            if line.kind == "run" and of > self.run:
-                break
-            if self.record.as_of and read and not (line.kind == "baseline" and mine):
-                break
-            read = read or (line.kind == "labels" and mine)
-            found.append((line, raw))
-        return found
+        return self.record.sealed
 
     def of(self, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the bodies of the lines of one kind."""
@@ -76,7 +59,7 @@ class Sealed:
     @property
     def head(self) -> dict[str, Any]:
         """What ``head.json`` holds where this is the end of the chain."""
-        return self.lines[-1][0].named
+        return self.record.head
 
     @cached_property
     def runs(self) -> list[str]:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from drift.bank import Bank, Family, load_bank
 from drift.config import project_root
-from drift.records.ledger import Ledger
+from drift.records.ledger import Line, parse_line
 from drift.records.registration import corpus_copy
 from drift.records.store import Store, exists, judge_folder, read_bytes, read_rows
 
@@ -49,23 +49,42 @@ class Record:
         return found
 
     @cached_property
-    def head(self) -> dict[str, Any]:
-        """The end of the ledger as the record states it, or as of the run named; empty without."""
-        if self.as_of and self.reading:
-            last, called = self.reading["head"]["seq"], ("baseline", self.reading["run"])
-            ends = Ledger(self.store.folder).backwards()
-            due = (it for it in ends if it.seq == last or (it.kind, it.body.get("run")) == called)
-            return next((it.named for it in due), {})
-        path = self.store.folder / "head.json"
-        found: dict[str, Any] = orjson.loads(path.read_bytes()) if path.exists() else {}
+    def sealed(self) -> list[tuple[Line, bytes]]:
+        """The lines of the chain up to this run, each with its bytes.
+
+        As of a run that was named nothing follows its labels and the baselines it called
+        for; otherwise only later runs are left out, which a command may be adding at this
+        moment. IntegrityError where a line is not canonical.
+        """
+        path, run = self.store.folder / "chain.jsonl", self.reading.get("run", "")
+        whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        found, read = [], False
+        for number, raw in enumerate(whole, start=1):
+            line = parse_line(raw, where=f"{path}:{number}")
+            of, mine = line.body.get("run", ""), line.body.get("run") == run
+            if line.kind == "run" and of > run:
+                break
+            if self.as_of and read and not (line.kind == "baseline" and mine):
+                break
+            read = read or (line.kind == "labels" and mine)
+            found.append((line, raw))
         return found
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What ``head.json`` holds where :attr:`sealed` is the whole chain; empty without one."""
+        return self.sealed[-1][0].named if self.sealed else {}
+
+    @cached_property
+    def registrations(self) -> dict[str, dict[str, Any]]:
+        """Every registration up to this run, by the hash of its line."""
+        return {line.hash: line.body for line, _ in self.sealed if line.kind == "registration"}
 
     @cached_property
     def registration(self) -> dict[str, Any]:
-        """The registration in force; empty in a record without one."""
-        path = self.store.registration
-        found: dict[str, Any] = orjson.loads(path.read_bytes()) if path.exists() else {}
-        return found
+        """The registration that the run was made under, without a run the last; else empty."""
+        newest = next(reversed(self.registrations), "")
+        return self.registrations.get(self.reading.get("registration", newest), {})
 
     @property
     def panel(self) -> dict[str, Any]:
@@ -78,12 +97,6 @@ class Record:
         """The instruments as they were registered, by model."""
         found: dict[str, Any] = self.registration.get("instruments", {})
         return found
-
-    @cached_property
-    def registrations(self) -> dict[str, dict[str, Any]]:
-        """Every registration of the record, by the hash of its line."""
-        lines = Ledger(self.store.folder).forwards()
-        return {line.hash: line.body for line in lines if line.kind == "registration"}
 
     @cached_property
     def bank(self) -> Bank | None:

@@ -314,6 +314,18 @@ def test_as_of_a_run_nothing_that_came_later_is_published(project: Path, tmp_pat
     assert found.problems == [] and found.runs == 2
 
 
+def test_a_page_is_of_the_panel_that_was_registered_when_its_run_was_made(
+    project: Path, folder: Path
+) -> None:
+    ledger, before = Ledger(folder), shown(project, folder)
+    body = before.registration | {"panel": before.panel | {"title": "Declared later"}}
+    later = ledger.append("registration", body, at=datetime(2026, 4, 2, tzinfo=UTC))
+    (folder / "registration.json").write_bytes(canonical_json(later.body) + b"\n")
+    assert shown(project, folder).panel == before.panel
+    then = shown(project, folder, as_of=before.reading["run"])
+    assert (then.panel, then.head) == (before.panel, before.head)
+
+
 def test_labels_of_a_second_judge_are_published_but_not_as_of_a_run_before_them(
     project: Path, folder: Path, tmp_path: Path
 ) -> None:
