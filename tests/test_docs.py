@@ -63,7 +63,7 @@ def test_the_commands_of_the_schedules_exist_and_take_their_options() -> None:
     for path in SCHEDULE.iterdir():
         text = path.read_text(encoding="utf-8")
         found += [words.split() for words in re.findall(r"/bin/drift ([a-z][^\n|;]*)", text)]
-    assert {words[0] for words in found} == {"refresh", "report"}
+    assert {words[0] for words in found} == {"refresh", "verify", "report"}
     assert [said for words in found if (said := wrong(words))] == []
 
 
@@ -104,7 +104,7 @@ def test_the_workflow_publishes_one_slot_at_a_time_and_opens_an_issue_on_failure
     assert [item["cron"] for item in on["schedule"]] == ["5 0,6,12,18 * * *"]
     steps = {step.get("name", step.get("uses")): step for step in flow["jobs"]["slot"]["steps"]}
     order = list(steps)
-    assert order.index("Keep the record") < order.index("Report")
+    assert order.index("Keep the record") < order.index("Verify") < order.index("Report")
     assert steps["Keep the record"]["if"] == "always()"
     assert steps["Open an issue"]["if"] == "failure()"
     assert "0 | 3 | 5" in steps["Refresh"]["run"]
@@ -131,6 +131,7 @@ def slot(tmp_path: Path) -> Path:
     (tmp_path / "bin").mkdir()
     said = 'echo "{0} $*" >> "$CALLS"\n'
     refresh = 'if [ "$1" = refresh ]; then echo row > "$DATA/row"; exit "$CODE"; fi\n'
+    refresh += 'if [ "$1" = verify ]; then exit "$FOUND"; fi\n'
     for path, name, more in (
         (tmp_path / "clone/.venv/bin/drift", "drift", refresh),
         (tmp_path / "bin/rsync", "rsync", ""),
@@ -147,12 +148,13 @@ def slot(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("code", range(6))
-def test_a_slot_is_published_when_whole_paused_or_partial_and_always_kept(
-    slot: Path, code: int
+@pytest.mark.parametrize(("code", "found"), [*((code, 0) for code in range(6)), (0, 4)])
+def test_a_slot_is_published_when_whole_paused_or_partial_if_it_holds_and_always_kept(
+    slot: Path, code: int, found: int
 ) -> None:
     calls, record = slot / "calls", slot / "record"
     settings = {"PANEL": "mine", "DATA": record, "SITE": "/srv/site/", "CALLS": calls, "CODE": code}
+    settings |= {"FOUND": found}
     lines = "".join(f"{name}={value}\n" for name, value in settings.items())
     (slot / "drift.env").write_text(lines)
     who = {
@@ -164,14 +166,15 @@ def test_a_slot_is_published_when_whole_paused_or_partial_and_always_kept(
     done = subprocess.run(
         ["sh", SCHEDULE / "run.sh", slot / "drift.env"], cwd=slot / "clone", env=environ
     )
-    assert done.returncode == code
+    assert done.returncode == (code or found)
     said = calls.read_text().splitlines()
     assert said[0] == f"drift refresh --panel mine --data {record}"
-    published = [
+    steps = [
+        f"drift verify --data {record}",
         f"drift report --data {record}",
         "rsync --archive --delete report/_site/ /srv/site/",
     ]
-    assert said[1:] == (published if code in (0, 3, 5) else [])
+    assert said[1:] == (steps[: 1 if found else 3] if code in (0, 3, 5) else [])
     log = ["git", "-C", "remote", "log", "--format=%s"]
     kept = subprocess.run(log, cwd=slot, check=True, capture_output=True, text=True).stdout
     assert kept.split("\n")[0] == "Run of mine"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# One slot of a record: refresh, report, publish. Ends with the exit code of the refresh.
+# One slot of a record: refresh, verify, report, publish. Ends with the exit code of the refresh.
 #
 #   sh docs/schedule/run.sh [FILE]     FILE holds the settings below as NAME=value lines
 #
@@ -28,6 +28,7 @@ case $code in
   0 | 3 | 5) ;;         # whole, paused, partial: the site is renewed and shows what is missing
   *) exit "$code" ;;    # the last good site stays
 esac
+.venv/bin/drift verify --data "$DATA"    # a record that does not hold is not published
 .venv/bin/drift report --data "$DATA"
 rsync --archive --delete report/_site/ "$SITE"
 exit "$code"

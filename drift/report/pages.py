@@ -78,7 +78,7 @@ def notices(record: Record) -> list[str]:
 
 @piece
 def masthead(record: Record) -> Markup:
-    """What the page reads: run, judge, method, assurance and the head of the ledger."""
+    """What the page reads: run, judge, method and the head of the ledger."""
     said, reading = notices(record), record.reading
     if record.as_of:
         said.append(f"The record as of run {record.as_of}; later runs are left out.")
