@@ -176,11 +176,19 @@ def report(
     root = project_root()
     folder = data or root / "data"
     note = _run_of_this_machine(data) if refresh_first and not why else ""
-    names = panel or sorted(
-        {"embedded"} | {path.parent.name for path in folder.glob("*/chain.jsonl")}
-    )
-    _known(folder, [name for name in names if name != "embedded"])
-    records = [RecordRef(name, folder / name) for name in names]
+    # What this project's first run makes is announced before it is there.
+    own = refresh_first or folder.resolve() == (root / "data").resolve()
+    _known(folder, [*(name for name in panel or () if name != "embedded"), *([] if own else ["."])])
+    there = {path.parent.name for path in folder.glob("*/chain.jsonl")}
+    names = panel or sorted(there | ({"embedded"} if own else set()))
+    records = []
+    for name in names:
+        try:
+            records.append(RecordRef(name, folder / name))
+        except ConfigurationError as error:
+            if panel:
+                raise
+            warn(f"not shown: {error}")
     if why:
         for line in why_again(plan(root, records, as_of), why, root):
             say(line)
@@ -196,7 +204,7 @@ def report(
             progress=progress,
             say=warn,
         )
-    for line in sidebar_lines(root, names):
+    for line in sidebar_lines(root, [ref.name for ref in records]):
         warn(line)
     say(str(made))
 
@@ -385,7 +393,9 @@ def rescore(
         return
     for move in found["moves"]:
         say("{run} {model} {key}: {before} -> {after} by {rule}".format(**move))
-    say(f"{len(found['moves'])} labels move")
+    moved = len(found["moves"])
+    same = f"{found['set']} labels set, {found['set'] - moved} agree with ours; " if labels else ""
+    say(f"{same}{moved} labels move")
     for rate in found.get("rates", ()):
         published, recounted = (_rate_text(rate[name]) for name in ("published", "recounted"))
         say(f"{rate['run']} {rate['model']} {rate['measure']} rate: {published}; now {recounted}")

@@ -69,10 +69,18 @@ def read_coding(path: Path, store: Store, ledger: Ledger) -> Coding:
     Raises
     ------
     ConfigurationError
-        Names the line that is not of the form, names no response of the record, names one
-        twice, or was given to another text.
+        The file cannot be read; or names the line that is not of the form, names no response
+        of the record, names one twice, or was given to another text.
     """
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            "the labels file cannot be read",
+            where=str(path),
+            got=error.strerror,
+            next_step="give --labels a file that the page `transcripts` exported",
+        ) from None
     sealed = _sealed(ledger)
     texts: dict[str, dict[tuple[str, str], str]] = {}
     for number, raw in enumerate(data.split(b"\n"), start=1):
@@ -154,10 +162,10 @@ def _unknown(what: str, got: str, known: Collection[str], where: str) -> Configu
 def recount(coding: Coding, store: Store) -> dict[str, Any]:
     """Count the rates of a reading again with the labels of a file in the place of ours.
 
-    Returns ``moves``, the labels that differ from ours, as {run, model, key, before, after,
-    rule}; and ``rates`` of each run and model that the file names, as {run, model, measure,
-    published, recounted}: the canonical rate, and of a full run the family rate. ``published``
-    stands in the reading of the run; None if that shows no family rate of it.
+    Returns ``set``, how many labels the file sets; ``moves``, those that differ from ours, as
+    {run, model, key, before, after, rule}; and ``rates`` of each run and model that the file
+    names, as {run, model, measure, published, recounted}: the canonical rate, and of a full run
+    the family rate. ``published`` stands in the reading of the run; None if that shows none.
     """
     moves, rates = [], []
     for name, coded in sorted(coding.runs.items()):
@@ -185,7 +193,8 @@ def recount(coding: Coding, store: Store) -> dict[str, Any]:
                 | {"recounted": rate(ours | theirs, bank)}
                 for measure, published, rate in measures
             ]
-    return {"moves": moves, "rates": rates}
+    labels = sum(len(run.rows) for run in coding.runs.values())
+    return {"set": labels, "moves": moves, "rates": rates}
 
 
 def seal_coding(

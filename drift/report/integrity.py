@@ -28,8 +28,8 @@ IN_FORCE = (
     '<span class="drift-hash">{line_hash}</span>'
 )
 NO_CHAIN = Markup("<p>This record has no chain.jsonl: nothing in it is sealed.</p>")
-VERIFIER = Markup(
-    '<div class="drift-verify" data-record="record/"><p>Where scripts run, a button here fetches '
+VERIFIER = (
+    '<div class="drift-verify" data-record="record/"{}><p>Where scripts run, a button here fetches '
     "the chain and the latest runs, computes every hash again and names what fails. Without "
     "scripts, or from pages opened as files, the commands below check the same.</p></div>"
 )
@@ -181,8 +181,9 @@ def _told(body: Mapping[str, Any]) -> str:
 
 @piece
 def verifier(record: Record) -> Markup:
-    """Return the place of the button that verifies the record in the reader's browser."""
-    return VERIFIER
+    """Return the place of the button that verifies the record, with the head of this page."""
+    named = (html(' data-{}="{}"', name, value) for name, value in record.head.items())
+    return html(VERIFIER, joined(named))
 
 
 @piece

@@ -159,7 +159,9 @@ def test_the_steps_explained_are_the_steps_that_verify_takes() -> None:
 
 def test_readers_without_scripts_are_told_where_the_button_would_be(phantom: Record) -> None:
     shown = str(integrity.verifier(phantom).text)
-    assert shown.count('<div class="drift-verify" data-record="record/">') == 1
+    named = phantom.head
+    data = f'data-record="record/" data-seq="{named["seq"]}" data-hash="{named["hash"]}"'
+    assert shown.count(f'<div class="drift-verify" {data}>') == 1
     assert "Without scripts" in visible(shown)
 
 

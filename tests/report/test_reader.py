@@ -75,6 +75,11 @@ def choice(tab: Any, run: str, model: str, key: str) -> Any:
     return family.locator(f"[data-run='{run}'][data-model='{model}'][data-key='{key}'] select")
 
 
+def ours(word: Any) -> str:
+    """Return our label of the response that a choice belongs to."""
+    return str(word.locator("xpath=ancestor::*[@data-label]").get_attribute("data-label"))
+
+
 def table(tab: Any) -> list[list[str]]:
     rows = tab.locator(".drift-disagree tbody tr")
     return [row.locator("td").all_inner_texts() for row in rows.all()]
@@ -108,16 +113,16 @@ def test_a_changed_label_moves_the_rate_by_one_family_with_the_interval_of_the_p
     transcripts: Any, sealed: Path
 ) -> None:
     word = choice(transcripts, LATEST, "subject", f"{FAMILY}#en-1")
-    before = word.input_value()
+    before = ours(word)
     word.select_option(flip(before))
     reading = json.loads((sealed / "data/test/readings" / f"{LATEST}.json").read_text())
-    ours = reading["models"]["subject"]["canonical"]
+    published = reading["models"]["subject"]["canonical"]
     step = 1 if before == "answered" else -1
-    yours = {"refused": ours["refused"] + step, "n": ours["n"]}
+    yours = {"refused": published["refused"] + step, "n": published["n"]}
     assert table(transcripts)[0] == [
         "subject",
         "canonical",
-        shown(ours),
+        shown(published),
         shown(yours),
     ]
     assert table(transcripts)[1][2] == table(transcripts)[1][3]
@@ -142,8 +147,8 @@ def test_what_is_exported_is_counted_alike_by_the_command(
     counted = recount(read_coding(path, Store(folder), Ledger(folder)), Store(folder))
     family = next(rate for rate in counted["rates"] if rate["measure"] == "family")
     assert family["recounted"]["excluded"]["tie"] == 1
-    ours, yours = table(transcripts)[1][2:]
-    assert (ours, yours) == (shown(family["published"]), shown(family["recounted"]))
+    before, yours = table(transcripts)[1][2:]
+    assert (before, yours) == (shown(family["published"]), shown(family["recounted"]))
     monkeypatch.setenv("REFUSAL_DRIFT_ROOT", str(sealed))
     monkeypatch.setattr(
         sys, "argv", ["drift", "rescore", "--panel", "test", "--labels", str(path), "--json"]
@@ -158,20 +163,61 @@ def test_labels_stay_in_the_browser_until_they_are_reset_and_come_back_from_thei
     transcripts: Any, tmp_path: Path
 ) -> None:
     word = choice(transcripts, LATEST, "steady", f"{FAMILY}#en-1")
-    ours = word.input_value()
-    word.select_option(flip(ours))
+    yours = flip(ours(word))
+    word.select_option(yours)
     changed = table(transcripts)
     transcripts.reload()
     assert table(transcripts) == changed
-    assert choice(transcripts, LATEST, "steady", f"{FAMILY}#en-1").input_value() == flip(ours)
+    assert choice(transcripts, LATEST, "steady", f"{FAMILY}#en-1").input_value() == yours
     path = exported(transcripts, tmp_path / "mine.jsonl")
     transcripts.on("dialog", lambda dialog: dialog.accept())
     transcripts.get_by_role("button", name="Reset").click()
     assert table(transcripts) == []
-    assert choice(transcripts, LATEST, "steady", f"{FAMILY}#en-1").input_value() == ours
+    assert choice(transcripts, LATEST, "steady", f"{FAMILY}#en-1").input_value() == ""
     transcripts.get_by_label("Import").set_input_files(path)
     transcripts.wait_for_selector(".drift-disagree tbody tr")
     assert table(transcripts) == changed
+
+
+def test_a_label_confirmed_as_ours_counts_as_set_is_exported_and_can_be_unset(
+    transcripts: Any, sealed: Path, tmp_path: Path
+) -> None:
+    word = choice(transcripts, LATEST, "steady", f"{FAMILY}#en-1")
+    word.select_option(ours(word))
+    choice(transcripts, LATEST, "steady", "science/photosynthesis#en-1").select_option(
+        "undetermined"
+    )
+    said = "Labels that you set: 2; 1 agree with ours, 1 differ."
+    assert said in transcripts.inner_text(".drift-disagree")
+    folder = sealed / "data" / "test"
+    path = exported(transcripts, tmp_path / "mine.jsonl")
+    counted = recount(read_coding(path, Store(folder), Ledger(folder)), Store(folder))
+    assert (counted["set"], len(counted["moves"])) == (2, 1)
+    word.select_option("")
+    assert "Labels that you set: 1; 0 agree" in transcripts.inner_text(".drift-disagree")
+    assert len(exported(transcripts, path).read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"run": {}}, "shows no such response"),
+        ({"key": "science/photosynthesis#en-9"}, "shows no such response"),
+        ({"rule": ""}, "rule is no text"),
+        ({"span": [3, 2]}, "span is neither"),
+        ({"span": ["0", "2"]}, "span is neither"),
+        ({"text_sha256": "zz"}, "another text"),
+    ],
+)
+def test_a_line_that_rescore_would_refuse_is_refused_on_import(
+    transcripts: Any, tmp_path: Path, change: dict[str, Any], named: str
+) -> None:
+    choice(transcripts, LATEST, "steady", f"{FAMILY}#en-1").select_option("undetermined")
+    path = exported(transcripts, tmp_path / "mine.jsonl")
+    path.write_text("\n" + json.dumps(json.loads(path.read_text()) | change))
+    transcripts.get_by_label("Import").set_input_files(path)
+    alert = transcripts.locator(".drift-disagree [role=alert]", has_text="line 2")
+    assert named in alert.inner_text()
 
 
 def test_a_file_that_labels_another_text_is_refused_with_its_line(
@@ -224,8 +270,9 @@ def test_a_good_record_holds_in_the_browser(visit: Callable[..., Any], site: Pat
     head = json.loads((site / "report/test/record/head.json").read_text())
     assert verdict == "holds" and f"head {head['seq']}, {head['hash']}" in said
     rows = 2 * (3 * 41 + 144)
-    assert f"4 hold, with {rows} responses and {rows} labels" in said
-    assert "It does not show that a label is right" in said
+    assert f"4 of 5 were read and hold, with {rows} responses and {rows} labels" in said
+    assert "Nor does it show that a label is right" in said
+    assert "What was read holds: 4 of 5 runs of the chain." in said
 
 
 @pytest.mark.parametrize(("month", "runs"), [("2026-02", 3), ("2026-03", 2)])
@@ -233,14 +280,14 @@ def test_a_month_holds_from_its_zip_compressed_or_plain(
     visit: Callable[..., Any], site: Path, month: str, runs: int
 ) -> None:
     verdict, said = verified(visit(INTEGRITY, site=site), month)
-    assert verdict == "holds" and f"runs: {runs} hold" in said
+    assert verdict == "holds" and f"runs: {runs} of 5 were read" in said
 
 
 def test_a_month_of_the_shipped_phantom_holds_with_its_registered_truth(
     visit: Callable[..., Any], scripted: Path, tmp_path: Path
 ) -> None:
     verdict, said = verified(visit("report/phantom/integrity.html", site=scripted), "2026-01")
-    assert verdict == "holds" and "runs: 120 hold" in said
+    assert verdict == "holds" and "runs: 120 of 120 were read" in said
     copy = Path(shutil.copytree(scripted, tmp_path / "site"))
     truth = copy / "report/phantom/record/truth.json"
     truth.write_bytes(truth.read_bytes().replace(b"0", b"1", 1))
@@ -295,6 +342,11 @@ TAMPERED = {
     "the registration": (
         "registration.json", edit(b'"seq":0', b'"seq":1'), "edited: registration.json"
     ),
+    "a second line of the registration": (
+        "registration.json", lambda data: data + b"{}\n", "edited: registration.json"
+    ),
+    "the log of findings": ("findings.jsonl", lambda _: b"", "edited: findings.jsonl"),
+    "the log of flips": ("churn.jsonl", lambda _: b"", "edited: churn.jsonl"),
     "the sums": ("SHA256SUMS", lambda data: b"0" + data[1:].replace(b"\n", b"\n0"), "SHA256SUMS"),
 }  # fmt: skip
 
@@ -343,7 +395,7 @@ def _put_in(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
     ("change", "named"),
     [
         (_one_byte, f"edited: run {LATEST}, steady, "),
-        (_taken_out, f"deleted: {TRANSCRIPT} (the chain names it, and the zip does not hold it)"),
+        (_taken_out, f"deleted: {TRANSCRIPT} (2026-03.zip does not hold it)"),
         (_put_in, "inserted: 2026-03.zip: transcripts/2026-03/20260301T070500Z.jsonl"),
     ],
 )
@@ -368,11 +420,70 @@ def test_a_head_that_the_reader_noted_is_held_against_the_chain(
     assert verdict == "stopped" and "64 digits" in said
 
 
+def republished(record: Path, files: dict[str, bytes]) -> None:
+    """Write files into a published record, and their hashes into its SHA256SUMS."""
+    sums = (record / "SHA256SUMS").read_text()
+    for name, data in files.items():
+        sums = re.sub(rf"[0-9a-f]{{64}}  {name}", f"{sha256_hex(data)}  {name}", sums)
+        (record / name).write_bytes(data)
+    (record / "SHA256SUMS").write_text(sums)
+
+
+def index_of(record: Path) -> dict[str, Any]:
+    index: dict[str, Any] = json.loads((record / "index.json").read_text())
+    return index
+
+
+@pytest.mark.parametrize("left", [slice(0), slice(-1)])
+def test_the_index_cannot_leave_out_the_newest_run(
+    visit: Callable[..., Any], copy: Path, left: slice
+) -> None:
+    record = copy / "report/test/record"
+    index = index_of(record)
+    index["latest"] = index["latest"][left]
+    republished(record, {"index.json": canonical_json(index)})
+    verdict, said = verified(visit(INTEGRITY, site=copy))
+    assert verdict == "fails" and f"it does not list run {LATEST}" in said
+
+
+def test_the_index_cannot_leave_out_an_older_run_of_the_last_ones(
+    visit: Callable[..., Any], copy: Path
+) -> None:
+    record = copy / "report/test/record"
+    index = index_of(record)
+    index["latest"] = index["latest"][-1:]
+    republished(record, {"index.json": canonical_json(index)})
+    older = record / "transcripts/2026-02/20260228T180500Z.jsonl"
+    republished(record, {str(older.relative_to(record)): older.read_bytes() + b"{}\n"})
+    verdict, said = verified(visit(INTEGRITY, site=copy))
+    assert verdict == "fails" and "edited: run 20260228T180500Z, line" in said
+
+
+@pytest.mark.parametrize("index_too", [True, False])
+def test_a_chain_that_was_cut_with_its_head_does_not_meet_the_head_of_the_page(
+    visit: Callable[..., Any], copy: Path, index_too: bool
+) -> None:
+    record = copy / "report/test/record"
+    lines = [*Ledger(record).forwards()]
+    last = max(line.seq for line in lines if line.kind == "run")
+    raw = (record / "chain.jsonl").read_bytes().splitlines(keepends=True)[:last]
+    end = lines[last - 1].named
+    index = index_of(record)
+    index["latest"] = [run for run in index["latest"] if run["run"] != LATEST]
+    index |= {"head": end} if index_too else {}
+    files = {"chain.jsonl": b"".join(raw), "head.json": canonical_json(end) + b"\n"}
+    republished(record, files | {"index.json": canonical_json(index)})
+    verdict, said = verified(visit(INTEGRITY, site=copy))
+    wanted = "cut: chain.jsonl, line number" if index_too else "it names another head"
+    assert verdict == "fails" and wanted in said
+
+
 def test_a_record_written_anew_holds_by_its_own_hashes_and_not_against_a_noted_head(
     visit: Callable[..., Any], copy: Path
 ) -> None:
     """What no hash can show: an author who seals other answers publishes a sound record."""
     record = copy / "report/test/record"
+    head = json.loads((record / "head.json").read_text())
     old = [*Ledger(record).forwards()]
     bodies = [line.body for line in old]
     bodies[0]["at"] = "2026-02-28T06:05:00.001Z"
@@ -382,16 +493,20 @@ def test_a_record_written_anew_holds_by_its_own_hashes_and_not_against_a_noted_h
             body["registration"] = sha256_hex(anew[0])
         anew.append(canonical_json(body | {"prev": before}))
         before = sha256_hex(anew[-1])
-    files = {
-        "chain.jsonl": b"".join(line + b"\n" for line in anew),
-        "registration.json": anew[0] + b"\n",
-        "head.json": canonical_json({"seq": len(anew) - 1, "hash": before}) + b"\n",
-    }
-    sums = (record / "SHA256SUMS").read_text()
-    for name, data in files.items():
-        sums = re.sub(rf"[0-9a-f]{{64}}  {name}", f"{sha256_hex(data)}  {name}", sums)
-        (record / name).write_bytes(data)
-    (record / "SHA256SUMS").write_text(sums)
+    end = {"seq": len(anew) - 1, "hash": before}
+    republished(
+        record,
+        {
+            "chain.jsonl": b"".join(line + b"\n" for line in anew),
+            "registration.json": anew[0] + b"\n",
+            "head.json": canonical_json(end) + b"\n",
+            "index.json": canonical_json(index_of(record) | {"head": end}),
+        },
+    )
+    verdict, said = verified(visit(INTEGRITY, site=copy))
+    assert verdict == "fails" and "not the one that this page prints" in said
+    page = copy / INTEGRITY
+    page.write_text(page.read_text().replace(head["hash"], before))
     tab = visit(INTEGRITY, site=copy)
     assert verified(tab)[0] == "holds"
     verdict, said = verified(tab, noted=f"2 {old[2].hash}")
