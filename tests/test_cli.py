@@ -228,6 +228,21 @@ def test_why_a_page_would_run_again_is_told_and_nothing_is_made(
     assert not (project / "report").exists()
 
 
+def test_a_folder_that_can_be_no_record_is_left_out_and_others_bring_no_record_of_this_machine(
+    drift: Callable[..., Said], project: Path, tmp_path: Path
+) -> None:
+    shutil.copy(ROOT / "notebooks" / "reading.ipynb", project / "notebooks")
+    data = tmp_path / "elsewhere"
+    for name in ("mine", "Phantom copy"):
+        (data / name).mkdir(parents=True)
+        (data / name / "chain.jsonl").touch()
+    code, said, complained = drift("report", "--data", str(data), "--why", "reading")
+    assert code == 0 and "not shown: record cannot be named 'Phantom copy'" in complained
+    assert "mine/reading runs again" in said and "embedded/reading" not in said
+    named = ("report", "--data", str(data), "--panel", "Phantom copy", "--why", "reading")
+    assert drift(*named)[0] == 2
+
+
 def test_a_record_that_is_not_there_is_exit_2_and_the_site_stays(
     drift: Callable[..., Said], tmp_path: Path
 ) -> None:

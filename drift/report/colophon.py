@@ -22,7 +22,8 @@ def colophon(job: Job, inputs: Inputs, root: Path) -> list[dict[str, Any]]:
     """Return the cells that end a page: a heading, and a table as if a cell had shown it."""
     name, _, page = job.page.partition("/")
     code = digest({file: value for file, value in inputs.items() if file.startswith("drift/")})
-    given = {key: json.dumps(value) for key, value in job.parameters.items()}
+    shown = {key: value for key, value in job.parameters.items() if key != "folder"}
+    given = {key: json.dumps(value) for key, value in shown.items()}
     values = {key: given.get(key, default) for key, (_, default) in job.notebook.declared.items()}
     rows = {
         "Parameters": joined(
@@ -36,22 +37,21 @@ def colophon(job: Job, inputs: Inputs, root: Path) -> list[dict[str, Any]]:
     }
     command = ["drift", "report", "--only", job.page]
     if name != "method":
-        folder = job.parameters["folder"]
-        record = load_record(name, folder=folder, as_of=job.parameters["as_of"], root=root)
+        folder, as_of = (job.parameters.get(key, "") for key in ("folder", "as_of"))
+        record = load_record(name, folder=folder, as_of=as_of, root=root)
         if record.reading:
             run, head = record.reading["run"], record.reading["head"]
             rows["Ledger line read"] = html("{}, {}", head["seq"], _hash(head["hash"]))
             read = sha256_hex(read_bytes(record.store.reading(run)))
             rows["Reading"] = html("run {}, {}", run, _hash(read))
-            command += ["--as-of", run]
-        if (parent := Path(folder).parent.as_posix()) != "data":
-            command += ["--data", parent]
+        command += ["--as-of", as_of] if as_of else []
+        command += ["--data", "DIR"] if folder else []
     files = {key: value for key, value in inputs.items() if key not in MACHINE}
     rows["All inputs but Python and its packages"] = html(
         "{}, {}", len(files), _hash(digest(files))
     )
     rows["To execute it again"] = html("<code>{}</code>", shlex.join(command))
-    shown = table(pd.DataFrame({"What": rows.keys(), "Value": rows.values()}))
+    made = table(pd.DataFrame({"What": rows.keys(), "Value": rows.values()}))
     about = [
         "## This page\n",
         "\n",
@@ -66,7 +66,7 @@ def colophon(job: Job, inputs: Inputs, root: Path) -> list[dict[str, Any]]:
             "execution_count": None,
             "source": "#| label: table-this-page",
             "outputs": [
-                {"output_type": "display_data", "metadata": {}, "data": {"text/html": shown}}
+                {"output_type": "display_data", "metadata": {}, "data": {"text/html": made}}
             ],
         },
     ]

@@ -202,6 +202,8 @@ def _settled(notebook: Any) -> str:
     for cell in notebook.cells:
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell["id"] = "injected-parameters"
+            # Where a record lies on this machine is nobody else's, and no reader's default.
+            cell["source"] = re.sub(r"^folder = .*\n", "", cell["source"], flags=re.M)
     text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
     return text + "\n"
 

@@ -18,12 +18,13 @@ from pathlib import Path
 import orjson
 
 from drift.config import sha256_hex
-from drift.errors import ConfigurationError, DriftError
-from drift.records.store import exists, locked
+from drift.errors import ConfigurationError, DriftError, IntegrityError
+from drift.records.ledger import Ledger
+from drift.records.store import Store, exists, locked, read_bytes
 from drift.report.execute import Progress, Say, execute
 from drift.report.finish import finish
 from drift.report.front import front_page
-from drift.report.inputs import digests, record_inputs, surroundings
+from drift.report.inputs import Inputs, digests, record_inputs, surroundings
 from drift.report.job import Job, named, read_notebook
 from drift.report.markup import fill
 from drift.report.published import publish_files
@@ -88,23 +89,28 @@ def build_site(
         No record holds that run, no notebook makes that page, or a notebook has an unknown
         or mistyped parameter.
     DriftError
-        Another command is building this report, or a notebook or the renderer failed; the
-        site from before is untouched.
+        Another command is building this report, a record changed twice while it was built, or
+        a notebook or the renderer failed; the site from before is untouched.
+    IntegrityError
+        The head of a record is not the end of its chain, or its last reading is not of it.
     """
     report = root / "report"
     site, stamped = report / "_site", root / ".cache" / "site.sha256"
-    with locked(root / ".cache" / "report.lock", doing="building this report"):
+
+    def build() -> Path:
+        before = _read(records)
         jobs = plan(root, records, as_of)
         if only and not render:
             jobs = [job for job in jobs if job.page in named(jobs, only)]
         executed = execute(jobs, root=root, only=only, progress=progress, say=say)
+        _same_records(records, before)
         if only and not render:
             _write(report, executed)
             return report
         quarto = quarto_version()
         renderer = f"Quarto {quarto}" if quarto else f"smalldocs {version('smalldocs')}"
-        stamp = _stamp(root, records, executed, as_of, note, renderer)
-        if render and _same(site, stamped, stamp):
+        stamp = _stamp(root, before, executed, as_of, note, renderer)
+        if render and stamped.exists() and stamped.read_text() == _stamp_of(site, stamp):
             return site / "index.html"
         shown = [
             load_record(ref.name, folder=ref.folder.resolve(), as_of=as_of, root=root)
@@ -123,17 +129,61 @@ def build_site(
             (_render_quarto if quarto else _render_smalldocs)(root, fresh)
             publish_files(root, shown, executed, fresh)
             finish(fresh, root=root, shown=shown)
+            _same_records(records, before)
 
         publish(make, site)
-        stamped.write_text(stamp)
-    return site / "index.html"
+        stamped.write_text(_stamp_of(site, stamp))
+        return site / "index.html"
+
+    with locked(root / ".cache" / "report.lock", doing="building this report"):
+        for ref in records:
+            _check_head(ref)
+        try:
+            return build()
+        except RecordChanged:  # a run landed: no page may show it beside one that does not
+            return build()
+
+
+class RecordChanged(DriftError):
+    """A record is not as it was when the build began."""
+
+
+def _read(records: Sequence[RecordRef]) -> dict[str, Inputs]:
+    """Return the digests of what pages read of each record."""
+    return {ref.name: record_inputs(ref.folder, ref.name) for ref in records}
+
+
+def _same_records(records: Sequence[RecordRef], before: Mapping[str, Inputs]) -> None:
+    now = _read(records)
+    if moved := [name for name in now if now[name] != before[name]]:
+        raise RecordChanged(
+            f"a record changed while its report was built: {', '.join(moved)}",
+            next_step="build again when the command that changes it has ended",
+        )
+
+
+def _check_head(ref: RecordRef) -> None:
+    """Refuse a record whose chain was visibly cut or edited; a seal may be under way."""
+    ledger, runs = Ledger(ref.folder), run_ids(ref.folder)
+    head, last = ledger.read_head(), ledger.last()
+    sound = head in (last.named, last.before) if last else not head
+    if sound and runs:
+        reading = orjson.loads(read_bytes(Store(ref.folder).reading(runs[-1])))
+        sound = reading["head"] in (line.named for line in ledger.backwards())
+    if not sound:
+        raise IntegrityError(
+            "head.json, chain.jsonl and the last reading disagree: the record was cut or edited",
+            where=str(ref.folder),
+            next_step="run `drift verify` and restore the record from a copy",
+        )
 
 
 def plan(root: Path, records: Sequence[RecordRef], as_of: str = "") -> list[Job]:
     """Return a job for each page: of a record and a notebook, or of a notebook that needs none.
 
-    A notebook without a parameter ``panel`` belongs to no record. No parameter holds a path
-    of this machine.
+    A notebook without a parameter ``panel`` belongs to no record. The parameter ``folder``
+    is given for a record that lies elsewhere than in ``data/``; the kernels leave it out of the
+    page.
 
     Raises
     ------
@@ -155,8 +205,10 @@ def plan(root: Path, records: Sequence[RecordRef], as_of: str = "") -> list[Job]
     ]
     for ref in records:
         reads = record_inputs(ref.folder, ref.name)
-        folder = os.path.relpath(ref.folder.resolve(), root.resolve())
-        parameters = {"panel": ref.name, "folder": folder, "as_of": as_of}
+        parameters = {"panel": ref.name, "as_of": as_of}
+        place = ref.folder.resolve()
+        if place != (root / "data" / ref.name).resolve():
+            parameters["folder"] = os.path.relpath(place, root.resolve())
         jobs += [
             Job(f"{ref.name}/{notebook.path.stem}", notebook, parameters, reads)
             for notebook in notebooks
@@ -166,21 +218,21 @@ def plan(root: Path, records: Sequence[RecordRef], as_of: str = "") -> list[Job]
     return jobs
 
 
-def _stamp(root: Path, records: Sequence[RecordRef], *made_of: object) -> str:
+def _stamp(root: Path, read: Mapping[str, Inputs], *made_of: object) -> str:
     """Return the digest of all that the site is made of."""
     own = [root / "_quarto.yml", root / "index.qmd"]
     own += [path for path in (root / "report").iterdir() if path.is_file()]
     package = Path(__file__).parents[1]
     files = {**digests(own, root), **digests(package.rglob("*.py"), package)}
-    read = {ref.name: dict(record_inputs(ref.folder, ref.name)) for ref in records}
-    whole = [files, read, dict(surroundings(root)), made_of]
+    whole = [files, read, surroundings(root), made_of]
     return sha256_hex(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS))
 
 
-def _same(site: Path, stamped: Path, stamp: str) -> bool:
-    """Tell whether `site` is there and made of what `stamp` is the digest of."""
-    there = (site / "index.html").exists() and stamped.exists()
-    return there and stamped.read_text(encoding="utf-8") == stamp
+def _stamp_of(site: Path, made_of: str) -> str:
+    """Return the digest of `made_of` and of the files of `site`, each with its size."""
+    files = (path for path in site.rglob("*") if path.is_file())
+    sizes = sorted((path.relative_to(site).as_posix(), path.stat().st_size) for path in files)
+    return sha256_hex(orjson.dumps([made_of, sizes]))
 
 
 def _clear(report: Path) -> None:
@@ -239,11 +291,15 @@ def publish(make: Callable[[Path], None], site: Path) -> None:
         old.rename(site)
     for folder in (fresh, old):
         shutil.rmtree(folder, ignore_errors=True)
-    make(fresh)
-    if not (fresh / "index.html").exists():
-        raise DriftError("the renderer wrote no index.html", where=str(fresh))
-    for sheet in fresh.rglob("*.css"):
-        sheet.write_bytes(REMOTE_IMPORT.sub(b"", sheet.read_bytes()))
+    try:
+        make(fresh)
+        if not (fresh / "index.html").exists():
+            raise DriftError("the renderer wrote no index.html", where=str(fresh))
+        for sheet in fresh.rglob("*.css"):
+            sheet.write_bytes(REMOTE_IMPORT.sub(b"", sheet.read_bytes()))
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
     if site.exists():
         site.rename(old)
     fresh.rename(site)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,10 +15,11 @@ import pytest
 import yaml
 from report.conftest import keep
 
-from drift.config import sha256_hex
-from drift.errors import ConfigurationError, DriftError
+from drift.config import canonical_json, sha256_hex
+from drift.errors import ConfigurationError, DriftError, IntegrityError
 from drift.records.store import locked
-from drift.report.execute import execute
+from drift.report.colophon import colophon
+from drift.report.execute import execute, inputs
 from drift.report.site import RecordRef, build_site, plan, publish, sidebar_lines
 
 METHOD = ("ville", "power", "reproduction")
@@ -82,6 +84,93 @@ def test_nothing_is_rendered_when_nothing_has_changed(
     stamp.write_text(kept)
 
 
+def test_a_site_that_lost_a_file_is_made_again(
+    built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr("drift.report.site.publish", lambda make, site: made.append(site))
+    stamp, page = built / ".cache" / "site.sha256", built / "report/_site/report/method/ville.html"
+    kept, text = stamp.read_text(), page.read_bytes()
+    for damage in (page.unlink, lambda: page.write_bytes(text[:-1])):
+        stamp.write_text(kept)
+        damage()
+        build_site(root=built, records=records(built), note=NOTE)
+        page.write_bytes(text)
+    assert made == [built / "report" / "_site"] * 2
+    stamp.write_text(kept)
+
+
+@pytest.fixture
+def growing(fresh_project: Path, synthetic: ModuleType) -> tuple[Path, Callable[[], None]]:
+    """A project whose record lacks its last run, and what lets that run land."""
+    folder = fresh_project / "data" / "embedded"
+    synthetic.write_record(folder, fresh_project / "config" / "probe_bank.json")
+    keep(fresh_project, "reading")
+    late = [folder / "chain.jsonl", folder / "head.json", folder / "readings" / f"{LAST}.json"]
+    whole = [path.read_bytes() for path in late]
+    lines = whole[0].splitlines(keepends=True)[:-2]
+    late[0].write_bytes(b"".join(lines))
+    head = {"hash": sha256_hex(lines[-1][:-1]), "seq": len(lines) - 1}
+    late[1].write_bytes(canonical_json(head) + b"\n")
+    late[2].unlink()
+
+    def land() -> None:
+        for path, data in zip(late, whole, strict=True):
+            path.write_bytes(data)
+
+    return fresh_project, land
+
+
+def test_a_run_that_lands_during_a_build_is_on_every_page(
+    growing: tuple[Path, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, land = growing
+
+    def slow(*arguments: Any, **options: Any) -> dict[str, str]:
+        done = execute(*arguments, **options)
+        land()
+        return done
+
+    monkeypatch.setattr("drift.report.site.execute", slow)
+    build_site(root=root, records=records(root)[:1], render=False)
+    assert LAST in (root / "report/_generated/front.md").read_text(encoding="utf-8")
+    assert LAST in (root / "report/embedded/reading.ipynb").read_text(encoding="utf-8")
+
+
+def test_a_record_that_goes_on_changing_is_not_shown_and_the_site_stays(
+    growing: tuple[Path, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _ = growing
+    later = iter("ab")
+
+    def slow(*arguments: Any, **options: Any) -> dict[str, str]:
+        (root / "data" / "embedded" / "series.json").write_text(next(later))
+        return {}
+
+    monkeypatch.setattr("drift.report.site.execute", slow)
+    with pytest.raises(DriftError, match="embedded") as caught:
+        build_site(root=root, records=records(root)[:1])
+    assert "changed while its report was built" in str(caught.value)
+    assert not (root / "report" / "_generated").exists()
+
+
+@pytest.mark.parametrize("cut", ["chain.jsonl", "head.json", "both"])
+def test_nothing_is_shown_of_a_record_whose_chain_was_cut_or_edited(
+    growing: tuple[Path, Callable[[], None]], cut: str
+) -> None:
+    root, land = growing
+    folder = root / "data" / "embedded"
+    before = {name: (folder / name).read_bytes() for name in ("chain.jsonl", "head.json")}
+    land()
+    for name, data in before.items():
+        if cut in (name, "both"):
+            (folder / name).write_bytes(data)
+    with pytest.raises(IntegrityError, match="disagree") as caught:
+        build_site(root=root, records=records(root)[:1])
+    assert caught.value.exit_code == 4
+    assert not (root / "report" / "_generated").exists()
+
+
 def test_two_builds_of_one_report_exclude_each_other(fresh_project: Path) -> None:
     keep(fresh_project)
     with (
@@ -108,7 +197,15 @@ def test_every_page_ends_with_what_it_was_made_of_and_how_to_make_it_again(built
             read = (built / "data" / "embedded" / "readings" / f"{LAST}.json").read_bytes()
             assert sha256_hex(read) in text
             assert json.loads(read)["head"]["hash"] in text
-            assert f"--as-of {LAST}" in text
+            assert "--as-of" not in text
+
+
+def test_the_command_for_a_page_of_another_day_names_the_day(built: Path) -> None:
+    day = "20261127T060000Z"
+    (job,) = (it for it in plan(built, records(built), day) if it.page == "embedded/reading")
+    _, cell = colophon(job, inputs([job], built)[job.page], built)
+    said = cell["outputs"][0]["data"]["text/html"]
+    assert f"drift report --only embedded/reading --as-of {day}" in said
 
 
 def test_one_page_alone_is_written_and_nothing_else_is_touched(
@@ -236,7 +333,7 @@ def test_a_renderer_that_fails_leaves_the_last_good_site(tmp_path: Path) -> None
 
     with pytest.raises(DriftError):
         publish(broken, site)
-    assert tree(site) == {"index.html": b"the last good site"}
+    assert [path.name for path in tmp_path.iterdir()] == ["_site"]
     with pytest.raises(DriftError, match=r"no index\.html"):
         publish(Path.mkdir, site)
     assert tree(site) == {"index.html": b"the last good site"}
@@ -309,6 +406,8 @@ def test_a_record_elsewhere_is_shown_under_its_name_whatever_kernels_the_machine
     build_site(root=fresh_project, records=[elsewhere], render=False)
     text = (fresh_project / "report" / "mine" / "reading.ipynb").read_text(encoding="utf-8")
     assert "20261127T180000Z" in text
+    assert "data/embedded" not in text and str(built) not in text
+    assert "drift report --only mine/reading --data DIR" in text
     assert not (fresh_project / "report" / "_site").exists()
     assert (fresh_project / "report" / "_generated" / "front.md").exists()
 
