@@ -21,7 +21,7 @@ from smalldocs.config import load
 from drift.config import sha256_hex
 from drift.records.store import exists, read_bytes
 from drift.report.markup import Markup, html, joined
-from drift.report.pages import notices
+from drift.report.pages import KINDS, kind, notices
 from drift.report.tables import Record
 
 ATOM, XML = "http://www.w3.org/2005/Atom", "http://www.w3.org/XML/1998/namespace"
@@ -48,7 +48,7 @@ def publish_feeds(root: Path, shown: Sequence[Record], site: Path) -> None:
         text = feed(own, title=f"{title}: {record.name}", base=base and base + place, **about)
         _write(site / place / "feed.xml", text)
     entries.sort(key=lambda entry: (entry["updated"], entry["id"]), reverse=True)
-    about = {"identifier": uuid.uuid5(uuid.NAMESPACE_URL, base or title).urn, "home": "index.html"}
+    about = {"identifier": whole_identity(shown).urn, "home": "index.html"}
     _write(site / "feed.xml", feed(entries[:NEWEST], title=title, base=base, **about))
 
 
@@ -65,6 +65,16 @@ def identity(record: Record) -> uuid.UUID:
     with chain.open("rb") as stream:
         first = sha256_hex(stream.readline().removesuffix(b"\n"))
     return uuid.uuid5(uuid.NAMESPACE_URL, f"urn:sha256:{first}")
+
+
+def whole_identity(shown: Sequence[Record]) -> uuid.UUID:
+    """Return what identifies the feed of all records: by the oldest, real before made ones.
+
+    A made record comes with every copy of the project.
+    """
+    known = [record for record in shown if record.sealed]
+    known.sort(key=lambda it: (KINDS.index(kind(it)), it.sealed[0][0].body["at"], it.name))
+    return uuid.uuid5(identity(known[0]) if known else uuid.NAMESPACE_URL, "all records")
 
 
 def record_entries(record: Record) -> list[dict[str, str]]:

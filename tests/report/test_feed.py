@@ -175,6 +175,26 @@ def test_the_site_s_feed_holds_all_records_and_leads_to_their_pages(
     ]
 
 
+def test_the_site_s_feed_keeps_its_id_when_the_site_gets_an_address_or_another_record(
+    record: Record, tmp_path: Path
+) -> None:
+    def whole(*shown: Record) -> str:
+        publish_feeds(record.root, shown, tmp_path)
+        return texts(ET.parse(tmp_path / "feed.xml").getroot(), "id")[0]
+
+    record = with_findings(record)
+    none = load_record("another", folder=tmp_path / "none", root=record.root)
+    first = whole(record)
+    project = record.root / "_quarto.yml"
+    text = project.read_text(encoding="utf-8")
+    project.write_text(text.replace("website:\n", "website:\n  site-url: https://example.org/d\n"))
+    assert whole(none, record) == first
+    project.write_text(text)
+    chain = record.store.folder / "chain.jsonl"
+    chain.write_bytes(chain.read_bytes().replace(b'"2026-11-26T00', b'"2026-11-25T00', 1))
+    assert whole(with_findings(record)) != first
+
+
 def test_links_are_seen_from_the_address_that_the_site_states(
     record: Record, tmp_path: Path
 ) -> None:
