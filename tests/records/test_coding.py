@@ -251,6 +251,30 @@ def test_rescore_with_a_file_prints_moves_and_both_rates_and_seals_only_for_a_co
     assert code == 0 and "1 labels are not re-derivable" in said and "assurance partial" in said
 
 
+def test_rescore_says_how_many_labels_are_set_and_how_many_agree_with_ours(
+    copy: Path, drift: Callable[..., tuple[int, str, str]]
+) -> None:
+    rows = [label(copy, CANONICAL, f"{ARM}#en-1", "answered")]
+    rows += [label(copy, FULL, f"{ARM}#en-{n}", "refused") for n in (1, 2)]
+    path = str(write(copy, *rows))
+    judged = read_rows(next((copy / "data" / "test" / "labels").glob(f"*/{FULL}.jsonl")))
+    words = {row["key"]: row["label"] for row in judged if row["model"] == "subject"}
+    agree = sum(words[row["key"]] == row["label"] for row in rows[1:])
+    code, said, _ = drift("rescore", "--panel", "test", "--labels", path)
+    assert code == 0 and 1 <= agree <= 2
+    assert f"3 labels set, {agree} agree with ours; {3 - agree} labels move" in said
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "."])
+def test_a_labels_file_that_cannot_be_read_is_exit_2_with_its_path(
+    copy: Path, drift: Callable[..., tuple[int, str, str]], name: str
+) -> None:
+    path = copy / name
+    code, _, said = drift("rescore", "--panel", "test", "--labels", str(path))
+    assert code == 2 and str(path) in said and "next: give --labels a file" in said
+    assert "run it again" not in said
+
+
 def test_a_coder_without_a_file_is_exit_2(drift: Callable[..., tuple[int, str, str]]) -> None:
     code, _, said = drift("rescore", "--panel", "test", "--coder", "ana")
     assert code == 2 and "--labels" in said

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
 import shutil
 import sys
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -281,6 +283,7 @@ def test_a_month_holds_from_its_zip_compressed_or_plain(
 ) -> None:
     verdict, said = verified(visit(INTEGRITY, site=site), month)
     assert verdict == "holds" and f"runs: {runs} of 5 were read" in said
+    assert "Not checked against the chain, for they are derived: the readings, series.json" in said
 
 
 def test_a_month_of_the_shipped_phantom_holds_with_its_registered_truth(
@@ -367,13 +370,24 @@ def test_a_transcript_that_was_taken_away_is_named(visit: Callable[..., Any], co
     assert verdict == "fails" and f"deleted: {TRANSCRIPT} (the server answers 404)" in said
 
 
+def republished(record: Path, files: dict[str, bytes]) -> None:
+    """Write files into a published record, and their hashes into its SHA256SUMS."""
+    sums = (record / "SHA256SUMS").read_text()
+    for name, data in files.items():
+        sums = re.sub(rf"[0-9a-f]{{64}}  {name}", f"{sha256_hex(data)}  {name}", sums)
+        (record / name).write_bytes(data)
+    (record / "SHA256SUMS").write_text(sums)
+
+
 def rezipped(path: Path, change: Callable[[str, bytes], Iterator[tuple[str, bytes]]]) -> None:
     with zipfile.ZipFile(path) as old:
         files = [(name, old.read(name)) for name in old.namelist()]
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a name is there twice
         for name, data in files:
             for changed in change(name, data):
                 new.writestr(*changed)
+    republished(path.parent, {path.name: path.read_bytes()})
 
 
 def _one_byte(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -391,12 +405,48 @@ def _put_in(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
         yield name.replace("T06", "T07"), data
 
 
+READING, SUMS = f"readings/{LATEST}.json", "SHA256SUMS-2026-03"
+
+
+def _reading_edited(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
+    yield name, data + b" " if name == READING else data
+
+
+def _readings_taken_out(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
+    if not name.startswith("readings/"):
+        kept = [line for line in data.splitlines(keepends=True) if b"  readings/" not in line]
+        yield name, b"".join(kept) if name == SUMS else data
+
+
+def _beside_readings(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
+    yield name, data
+    if name == READING:
+        yield "readings/../../../evil.txt", b"evil"
+
+
+def _second_sums(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
+    yield name, data
+    if name == SUMS:
+        yield "SHA256SUMS", data
+
+
+def _twice(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
+    if name == TRANSCRIPT:
+        yield name, edit(b"three things", b"three thinks")(data)
+    yield name, data
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
         (_one_byte, f"edited: run {LATEST}, steady, "),
         (_taken_out, f"deleted: {TRANSCRIPT} (2026-03.zip does not hold it)"),
         (_put_in, "inserted: 2026-03.zip: transcripts/2026-03/20260301T070500Z.jsonl"),
+        (_reading_edited, f"edited: 2026-03.zip: {SUMS} (it does not list"),
+        (_readings_taken_out, "deleted: readings/20260301T000500Z.json"),
+        (_beside_readings, "inserted: 2026-03.zip: readings/../../../evil.txt"),
+        (_second_sums, "inserted: 2026-03.zip: SHA256SUMS (no line"),
+        (_twice, f"inserted: 2026-03.zip: {TRANSCRIPT} (two entries"),
     ],
 )
 def test_what_was_tampered_with_in_a_month_is_named(
@@ -405,6 +455,23 @@ def test_what_was_tampered_with_in_a_month_is_named(
     rezipped(copy / "report/test/record/2026-03.zip", change)
     verdict, said = verified(visit(INTEGRITY, site=copy), "2026-03")
     assert verdict == "fails" and named in said
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_every_byte_of_a_zip_belongs_to_a_file_of_it(
+    visit: Callable[..., Any], copy: Path, before: bool
+) -> None:
+    path = copy / "report/test/record/2026-03.zip"
+    data = path.read_bytes()
+    if before:
+        path.write_bytes(b"hidden")
+        with zipfile.ZipFile(path, "a") as new, zipfile.ZipFile(io.BytesIO(data)) as old:
+            for name in old.namelist():
+                new.writestr(name, old.read(name))
+        data = path.read_bytes()
+    republished(path.parent, {path.name: data if before else data + b"hidden"})
+    verdict, said = verified(visit(INTEGRITY, site=copy), "2026-03")
+    assert verdict == "fails" and "edited: 2026-03.zip" in said
 
 
 def test_a_head_that_the_reader_noted_is_held_against_the_chain(
@@ -418,15 +485,6 @@ def test_a_head_that_the_reader_noted_is_held_against_the_chain(
     assert verdict == "fails" and "written anew: chain.jsonl, line number 5" in said
     verdict, said = verified(tab, noted="abc")
     assert verdict == "stopped" and "64 digits" in said
-
-
-def republished(record: Path, files: dict[str, bytes]) -> None:
-    """Write files into a published record, and their hashes into its SHA256SUMS."""
-    sums = (record / "SHA256SUMS").read_text()
-    for name, data in files.items():
-        sums = re.sub(rf"[0-9a-f]{{64}}  {name}", f"{sha256_hex(data)}  {name}", sums)
-        (record / name).write_bytes(data)
-    (record / "SHA256SUMS").write_text(sums)
 
 
 def index_of(record: Path) -> dict[str, Any]:
