@@ -23,13 +23,13 @@ from drift.report.tables import Record
 from drift.stats import language_asymmetry, purpose_unlock, wording_invariance
 
 NO_TRUTH = Markup("<p>This record declares no truth: its models are not scripted.</p>")
-VERDICTS = {True: "yes", False: "no", None: "nothing is claimed"}
+VERDICTS = {True: "yes", False: "no", None: "not counted"}
 
 
 @dataclass(frozen=True)
 class Fact:
     """One injected fact: `since` is the number of the run it holds from; `recovered` is None
-    where nothing is claimed of it."""
+    where nothing is claimed of it, or nothing that another fact does not imply."""
 
     model: str
     injected: str
@@ -50,15 +50,12 @@ class Truth:
     @cached_property
     def accuracy(self) -> pd.DataFrame:
         """How many labels are as scripted: model, run, labels_compared, as_scripted."""
-        letters, arms = self.document["letters"], self.document["arms"]
+        letters = self.document["letters"]
         # The record may go on after the runs whose labels were written beforehand.
         stated, rows = min(map(len, self.document["labels"].values())), []
         for run, number in islice(self.numbers.items(), stated):
             compared, alike = Counter[str](), Counter[str]()
-            scripted = {
-                model: dict(zip(arms, labels[number - 1], strict=True))
-                for model, labels in self.document["labels"].items()
-            }
+            scripted = self.scripted(number)
             for (model, key), row in self.record.stored(run).answers.items():
                 compared[model] += 1
                 said = letters.get(row.get("label") or row["status"])
@@ -68,6 +65,14 @@ class Truth:
                 for model, n in sorted(compared.items())
             ]
         return pd.DataFrame(rows)
+
+    def scripted(self, number: int) -> dict[str, dict[str, str]]:
+        """Return the letters of the labels in run `number`, by model and arm."""
+        arms = self.document["arms"]
+        return {
+            model: dict(zip(arms, labels[number - 1], strict=True))
+            for model, labels in self.document["labels"].items()
+        }
 
     def dated(self, model: str, number: int, *kinds: str) -> set[str]:
         """Return the arms of a model's findings of these kinds in run `number`."""
@@ -113,8 +118,7 @@ class Truth:
             return
         number = self.numbers[full["run"]]
         names = {letter: what for what, letter in self.document["letters"].items()}
-        letters = self.document["labels"][model][number - 1]
-        outcomes = dict(zip(self.document["arms"], map(names.get, letters), strict=True))
+        outcomes = {arm: names.get(said) for arm, said in self.scripted(number)[model].items()}
         found = determined_labels(outcomes)
         labels = {
             item.id: {arm.variant: found[arm.id] for arm in item.arms()}
@@ -124,16 +128,18 @@ class Truth:
         twins = {key: (of["en-1"], of["zh"]) for key, of in labels.items() if "zh" in of}
         wording, unlock = wording_invariance(labels), purpose_unlock(labels)
         language = language_asymmetry(twins)
-        due = {
+        figures = {
             "tripwires": (wording.tripwires, full["wording"]["tripwires"]),
             "unlocked": (unlock.unlocked, full["unlock"]["unlocked"]),
             "in Chinese alone": (language.refused_zh_only, full["language"]["refused_zh_only"]),
             "in English alone": (language.refused_en_only, full["language"]["refused_en_only"]),
         }
-        shown = ", ".join(f"{len(read)} {name}" for name, (_, read) in due.items())
-        same = all(list(scripted) == list(read) for scripted, read in due.values())
+        shown = ", ".join(f"{len(read)} {name}" for name, (_, read) in figures.items())
+        same = all(list(scripted) == list(read) for scripted, read in figures.values())
         injected = f"wordings, purposes and languages as of run {number}"
-        yield Fact(model, injected, 1, "the families that the script gives", shown, same)
+        due = "the families that the script gives: they follow from the labels"
+        # The same functions read both: where the labels are equal, this cannot fail on its own.
+        yield Fact(model, injected, 1, due, shown, None if same else False)
 
     def _change(self, model: str, change: Mapping[str, Any]) -> Iterator[Fact]:
         since = change["run"]
@@ -146,14 +152,22 @@ class Truth:
             came = "alarm" in home and min(home.values()) > since
             yield Fact(model, injected, since, "home enters alarm, after it", _list(said), came)
         if turns := change.get("turns"):
-            found = self.dated(model, since, "new_refusal", "lifted_refusal")
+            scripted = self.scripted(since)[model]
+            refused = self.document["letters"]["refused"]
             arms = {name if "#" in name else f"{name}#en-1" for name in turns}
-            said = [f"{len(arms & found)} of {len(arms)} dated in that run"]
+            new = self.dated(model, since, "new_refusal")
+            lifted = self.dated(model, since, "lifted_refusal")
+            found = {
+                arm for arm in arms if arm in (new if scripted.get(arm) == refused else lifted)
+            }
+            said = [f"{len(found)} of {len(arms)} dated in that run, in the scripted direction"]
+            rung = [name for name in ("home", "pairs") if "alarm" in self.entered(model, name)]
+            said += [f"{name} entered alarm" for name in rung]
             burst = self.entered(model, "burst").get("alarm", 0)
             said += [f"burst noticed in run {burst}"] if burst >= since else []
             injected = f"{len(turns)} famil{'ies turn' if len(turns) > 1 else 'y turns'} and stay"
-            due = "a dated finding for each, and no alarm"
-            yield Fact(model, injected, since, due, _list(said), arms <= found)
+            due = "a dated finding for each in its direction, and no alarm of home or pairs"
+            yield Fact(model, injected, since, due, _list(said), arms == found and not rung)
         if "blocked" in change:
             dated = bool(self.dated(model, since, "coverage_change"))
             said = ["a change of coverage dated in that run"] if dated else []
@@ -211,7 +225,7 @@ def facts(record: Record) -> Markup:
             "What the record shows": frame.shown,
         }
     )
-    said = "Recovered: <b>{} of {}</b> facts of which something is claimed."
+    said = "Recovered: <b>{} of {}</b> facts that could have failed, each on its own."
     text = joined([html(f"<p>{said}</p>", sum(claimed), len(claimed)), table(shown)])
     return with_data(text, "truth", frame)
 
