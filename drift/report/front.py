@@ -7,7 +7,7 @@ from typing import Any
 
 from drift.report.display import NO_RUN
 from drift.report.markup import Markup, escaped, fill, html, joined, percent, when
-from drift.report.pages import KIND_NAMES, KINDS, kind, notices, strip, title
+from drift.report.pages import KIND_NAMES, KINDS, NOTICES, kind, notices, strip, title
 from drift.report.tables import Record
 
 #: A made record of more models is folded on the front page.
@@ -36,7 +36,7 @@ def _at(record: Record) -> Markup:
         return NO_RUN
     rows = joined(_row(record, key, model) for key, model in record.models.items())
     shown = fill(record.root, "glance", rows=rows)
-    if len(record.models) > FOLDED and notices(record):
+    if len(record.models) > FOLDED and kind(record) in NOTICES:
         fold = "<details><summary>{} models</summary>{}</details>"
         shown = html(fold, len(record.models), shown)
     return fill(
@@ -48,6 +48,7 @@ def _at(record: Record) -> Markup:
         reading=record.reading,
         when=when(record.reading["started_at"]),
         models=shown,
+        truth=html(' · <a href="truth.html">truth</a>') if record.store.truth.exists() else "",
     )
 
 

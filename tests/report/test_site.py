@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 import yaml
-from report.conftest import keep
+from report.conftest import ROOT, keep
 
 from drift.config import canonical_json, sha256_hex
 from drift.errors import ConfigurationError, DriftError, IntegrityError
 from drift.records.store import locked
 from drift.report.colophon import colophon
 from drift.report.execute import execute, inputs
+from drift.report.front import front_page
 from drift.report.site import RecordRef, build_site, plan, publish, sidebar_lines
+from drift.report.tables import load_record
 
 METHOD = ("ville", "power", "reproduction")
 LAST = "20261127T180000Z"
@@ -266,6 +268,15 @@ def test_the_sidebar_lists_the_pages_of_a_record_in_order(built: Path) -> None:
     ]
     places += [text.index(f'href="report/method/{name}.html"') for name in METHOD]
     assert places == sorted(places)
+
+
+def test_every_page_of_a_record_is_linked_from_its_section_of_the_front_page(built: Path) -> None:
+    text = (built / "report" / "_site" / "index.html").read_text(encoding="utf-8")
+    section = text.partition('id="record-embedded"')[2].partition("</section>")[0]
+    for path in (built / "report" / "embedded").glob("*.ipynb"):
+        assert f'href="report/embedded/{path.stem}.html"' in section
+    scripted = front_page([load_record("phantom", root=ROOT)], None)
+    assert 'href="report/phantom/truth.html"' in scripted
 
 
 def test_the_renderer_reads_every_key_of_the_project_file(built: Path) -> None:
