@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -43,6 +44,8 @@ from drift.report.tables import Record
 
 #: Cards on the page of findings, and rows of its table; findings.jsonl holds them all.
 CARDS, LISTED = 30, 500
+#: Cards of the newest states and ended series, whatever their age; of the flips of a run and model.
+LASTING, EACH = 6, 3
 #: Every one of so many newest runs has a page, with a finding or without.
 LAST = 30
 #: Characters of an answer shown in a card.
@@ -50,6 +53,7 @@ SHOWN = 2000
 #: Tokens in a row that both answers must share to be left unmarked.
 ALIKE = 3
 FLIPS = ("new_refusal", "lifted_refusal")
+STATES = ("alarm_state", "series_closed")
 _TOKEN = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]|\w+\s*|\s+|[^\w\s]\s*")
 _FACTS = {"served_model": "served model", "provider": "provider", "fingerprint": "fingerprint"}
 #: Where a further page about a kind of finding is.
@@ -64,12 +68,14 @@ _MORE = {
 
 @piece
 def findings(record: Record) -> Markup:
-    """The newest findings as cards, all others in a table that leads to the pages of their runs."""
+    """States and the newest findings as cards, others in a table that leads to their runs."""
     found = record.findings
     if not found:
         return html("<p>No finding so far.</p>")
-    cards = joined((card(record, item) for item in found[:CARDS]), "\n")
-    rest = found[CARDS:]
+    carded = _carded(found)
+    cards = joined((card(record, item) for item in carded), "\n")
+    shown = {item["id"] for item in carded}
+    rest = [item for item in found if item["id"] not in shown]
     listed = [item for i, item in enumerate(rest) if i < LISTED or item["kind"] == "alarm_state"]
     rows = [
         {
@@ -82,11 +88,23 @@ def findings(record: Record) -> Markup:
     ]
     parts = [cards]
     if rows:
-        parts += [html("<h2>Earlier findings</h2>"), table(pd.DataFrame(rows))]
+        parts += [html("<h2>Other findings</h2>"), table(pd.DataFrame(rows))]
     if more := len(rest) - len(listed):
         said = "{:,} older ones are left out here; the file and the pages of the runs hold them."
         parts.append(html(f"<p>{said}</p>", more))
     return with_data(joined(parts, "\n"), "findings", pd.DataFrame(map(_plain, found)))
+
+
+def _carded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the findings that get a card: states first, then the newest, a few of each flip."""
+    chosen = [item for item in found if item["kind"] in STATES][:LASTING]
+    flips = Counter[tuple[str, str]]()
+    for item in found:
+        flips[item["run"], item["model"]] += item["kind"] in FLIPS
+        many = item["kind"] in FLIPS and flips[item["run"], item["model"]] > EACH
+        if len(chosen) < CARDS and not many and item not in chosen:
+            chosen.append(item)
+    return chosen
 
 
 def _plain(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,16 +73,17 @@ def strip(record: Record, rate: Mapping[str, Any]) -> Markup:
 
 def notices(record: Record) -> list[str]:
     """Return what must be known of a record before it is read."""
-    return [NOTICES[name] for name in (kind(record),) if name in NOTICES]
+    said = [NOTICES[name] for name in (kind(record),) if name in NOTICES]
+    if record.as_of:
+        said.append(f"The record as of run {record.as_of}; later runs are left out.")
+    return said
 
 
 @piece
 def masthead(record: Record) -> Markup:
     """What the page reads: run, judge, method and the head of the ledger."""
-    said, reading = notices(record), record.reading
-    if record.as_of:
-        said.append(f"The record as of run {record.as_of}; later runs are left out.")
-    banners = [html('<p class="drift-banner">{}</p>\n', notice) for notice in said]
+    reading = record.reading
+    banners = [html('<p class="drift-banner">{}</p>\n', notice) for notice in notices(record)]
     facts = {"record": record, "reading": reading, "when": when(reading["started_at"])}
     return joined([*banners, fill(record.root, "masthead", **facts)])
 

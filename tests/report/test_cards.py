@@ -246,6 +246,12 @@ def test_the_page_of_a_made_record_says_so() -> None:
     assert pages.SCRIPTED in visible(cards.run_page(made, made.runs[-1]))
 
 
+def test_the_page_of_a_run_of_a_record_that_is_cut_says_where() -> None:
+    cut = load_record("phantom", root=ROOT, as_of=phantom().runs[59])
+    said = visible(cards.run_page(cut, cut.runs[-1]))
+    assert f"The record as of run {cut.runs[-1]}; later runs are left out." in said
+
+
 def test_a_full_run_compares_its_other_wordings_with_the_full_run_before() -> None:
     made = phantom()
     item = next(
@@ -264,11 +270,26 @@ def test_older_findings_stand_in_a_table_that_leads_to_the_pages_of_their_runs()
     assert shown.count('<article class="drift-finding') == cards.CARDS
     assert len(shown.data["findings"]) == len(made.findings)
     states = [item for item in made.findings if item["kind"] == "alarm_state"]
-    for item in [*made.findings[cards.CARDS : cards.CARDS + 3], *states]:
+    for item in [*made.findings[: 2 * cards.CARDS], *states]:
         assert f'href="{cards.address(item)}"' in shown
     assert "older ones are left out here" in visible(shown)
     ids = re.findall(r' id="([^"]+)"', shown)
     assert len(ids) == len(set(ids))
+
+
+def test_states_come_first_and_no_run_of_one_model_fills_the_cards() -> None:
+    made = phantom()
+    shown = re.findall(
+        r'<article class="drift-finding[^>]* id="([^"]+)"', cards.findings(made).text
+    )
+    by_id = {item["id"]: item for item in made.findings}
+    found = [by_id[one] for one in shown]
+    states = [item for item in made.findings if item["kind"] in ("alarm_state", "series_closed")]
+    assert found[: cards.LASTING] == states[: cards.LASTING]
+    assert len({item["model"] for item in found if item["kind"] in FLIPS}) > 1
+    for item in found:
+        alike = [one for one in found if (one["run"], one["model"]) == (item["run"], item["model"])]
+        assert sum(one["kind"] in FLIPS for one in alike) <= cards.EACH
 
 
 def test_findings_after_the_run_that_is_read_have_no_card(
