@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 import pandas as pd
 
 from drift.report import figures
@@ -82,16 +84,29 @@ def labels_by_family(record: Record, caption: str) -> Markup:
     return grids("labels-by-family", frame, caption)
 
 
-def grids(name: str, frame: pd.DataFrame, caption: str) -> Markup:
-    """Return grids of labels, few models in each; the first carries the table of all."""
+def grids(
+    name: str,
+    frame: pd.DataFrame,
+    caption: str,
+    only: Mapping[str, Collection[str]] | None = None,
+) -> Markup:
+    """Return grids of labels, few models in each; the first carries the table of all.
+
+    With `only`, the models of each family, a grid shows the families of its own models.
+    """
     tidy = frame[TIDY].sort_values(["model", "family", "variant"], ignore_index=True)
     models, made = sorted(frame.model.unique()), []
     for start in range(0, len(models), BESIDE):
-        shown = frame[frame.model.isin(models[start : start + BESIDE])]
+        beside = models[start : start + BESIDE]
+        shown = frame[frame.model.isin(beside)]
+        if only is not None:
+            shown = shown[[not {*only[one]}.isdisjoint(beside) for one in shown.family]]
+        if shown.empty:
+            continue
         behind = shown.assign(arm=shown.model + " " + shown.variant)
         behind = behind.pivot_table("outcome", "family", "arm", aggfunc="first").reset_index()
-        place = f"{name}-{start // BESIDE + 1}" if start else name
-        data = tidy[tidy.model.isin(shown.model)] if start else tidy
-        said = caption if not start else f"The same for {', '.join(sorted(shown.model.unique()))}."
+        place = f"{name}-{len(made) + 1}" if made else name
+        data = tidy[tidy.model.isin(shown.model)] if made else tidy
+        said = f"The same for {', '.join(beside)}." if made else caption
         made.append(figure(place, figures.GRID, shown, behind, said, data=data))
     return joined(made, "\n")

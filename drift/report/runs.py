@@ -18,7 +18,8 @@ from drift.report.tables import Record, readings
 #: Runs in the table on the page, newest first; the file holds them all.
 LISTED = 200
 KINDS = ("series_opened", "series_closed")
-PLUS = "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}"
+TOKENS = ("prompt_tokens", "completion_tokens")
+TOKENS_TEXT = "{prompt_tokens:,}\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}{completion_tokens:,}"
 
 
 @piece
@@ -27,7 +28,7 @@ def every_run(record: Record) -> Markup:
     found = Counter(item["run"] for item in record.findings)
     closed = {item["run"] for item in record.findings if item["kind"] == "series_closed"}
     rows = [_run(reading) | {"findings": found[reading["run"]]} for reading in readings(record)]
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(rows).astype(dict.fromkeys(TOKENS, "Int64"))
     frame["missed_before"] = (pd.to_numeric(frame.slot).diff() - 1).clip(lower=0)
     pages = set(run_pages(record))
     counted = ["ok", *(name for name in UNLABELLED if frame[name].any())]
@@ -41,8 +42,8 @@ def every_run(record: Record) -> Markup:
                 "Scope": row["scope"],
                 "Usable models": _usable(row),
                 **{name.capitalize(): row[name] for name in counted},
-                "Tokens": f"{row['prompt_tokens']:,}{PLUS}{row['completion_tokens']:,}",
-                **({"Cost, USD": f"{row['cost_usd']:.4f}"} if priced else {}),
+                "Tokens": _known(row, "tokens", TOKENS_TEXT),
+                **({"Cost, USD": _known(row, "cost", "{cost_usd:.4f}")} if priced else {}),
                 "Minutes": f"{row['minutes']:.1f}",
                 "Findings": f"{row['findings']}" + ", series closed" * (row["run"] in closed),
             }
@@ -57,6 +58,14 @@ def every_run(record: Record) -> Markup:
     if older := len(frame) - LISTED if len(frame) > LISTED else 0:
         listed = html("{}<p>{} older runs are in the file.</p>", listed, older)
     return with_data(listed, "runs", frame)
+
+
+def _known(row: Mapping[Any, Any], what: str, sum_of: str) -> str:
+    """Return a sum over models: a lower limit without some of them, nothing without all."""
+    missing = row[f"models_without_{what}"]
+    if missing == row["models_asked"]:
+        return "not reported" if what == "tokens" else "not known"
+    return ("at least " if missing else "") + sum_of.format(**row)
 
 
 def _usable(row: Mapping[Any, Any]) -> Markup:
@@ -74,11 +83,13 @@ def _run(reading: Mapping[str, Any]) -> dict[str, Any]:
     counts = Counter[str]()
     for model in models.values():
         counts.update({name: model["coverage"][name] for name in ("ok", *UNLABELLED)})
-        counts.update(
-            {name: model["usage"][name] or 0 for name in ("prompt_tokens", "completion_tokens")}
-        )
-    costs = [model["usage"]["cost_usd"] for model in models.values()]
-    priced = [float(cost) for cost in costs if cost is not None]
+    # A provider that reports no usage has answers, and no tokens for the questions.
+    told = [
+        model["usage"]
+        for model in models.values()
+        if model["usage"]["prompt_tokens"] or not model["coverage"]["ok"]
+    ]
+    priced = [float(one["cost_usd"]) for one in told if one["cost_usd"] is not None]
     moments = [datetime.fromisoformat(reading[name]) for name in ("started_at", "finished_at")]
     usable = [key for key, model in models.items() if model["coverage"]["usable"]]
     return {
@@ -91,9 +102,10 @@ def _run(reading: Mapping[str, Any]) -> dict[str, Any]:
         "usable_models": len(usable),
         "unusable_models": ", ".join(sorted(models.keys() - usable)),
         **{name: counts[name] for name in ("ok", *UNLABELLED)},
-        "prompt_tokens": counts["prompt_tokens"],
-        "completion_tokens": counts["completion_tokens"],
+        **{name: sum(one[name] or 0 for one in told) if told else None for name in TOKENS},
+        "models_without_tokens": len(models) - len(told),
         "cost_usd": sum(priced) if priced else None,
+        "models_without_cost": len(models) - len(priced),
         "minutes": (moments[1] - moments[0]).total_seconds() / 60,
         "head_seq": reading["head"]["seq"],
         "head_hash": reading["head"]["hash"],

@@ -22,6 +22,7 @@ from drift.report.tables import (
     responses,
 )
 from drift.report.trends import parts, trend
+from drift.stats import wilson_interval
 
 #: Full runs in the tables of what moved; the files hold them all.
 LISTED = 20
@@ -134,12 +135,12 @@ def _wobbling(record: Record) -> dict[str, set[str]]:
 
 @piece
 def wobbles(record: Record, caption: str) -> Markup:
-    """Grid of the labels of the families that wobble in at least one model."""
-    frame = responses(record)
-    frame = frame[frame.full & frame.family.isin(_wobbling(record))]
+    """Grids of the labels of the families that wobble in at least one model of the grid."""
+    frame, wobbling = responses(record), _wobbling(record)
+    frame = frame[frame.full & frame.family.isin(wobbling)]
     if frame.empty:
         return html("<p>No family wobbles.</p>") if _full(record) else NO_RUN_WAS_FULL
-    return grids("wobbling-families", frame[frame.variant != "zh"], caption)
+    return grids("wobbling-families", frame[frame.variant != "zh"], caption, wobbling)
 
 
 @piece
@@ -149,16 +150,21 @@ def unlock(record: Record) -> Markup:
 
     def row(full: Mapping[str, Any]) -> Mapping[str, object]:
         found = full["unlock"]
-        unlocked, reverse = found["unlocked"], found["reverse"]
         return {
-            "Unlocked": f"{len(unlocked)} of {found['refused_bare']} refused on both bare wordings",
-            "Which": family_links(unlocked),
-            "Reverse": f"{len(reverse)} of {found['answered_bare']} answered on both",
-            "Which reversed": family_links(reverse),
-            "Bare wordings disagree, not counted": len(found["mixed"]),
+            "Unlocked, of those refused on both": _share(found["unlocked"], found["refused_bare"]),
+            "Reverse, of those answered on both": _share(found["reverse"], found["answered_bare"]),
+            "Mixed, not counted": len(found["mixed"]),
         }
 
     return _summary(record, "unlock", columns.split(), row)
+
+
+def _share(families: Sequence[str], n: int) -> Markup:
+    """Return the share that these are of `n` families, with its interval and their names."""
+    found = wilson_interval(len(families), n)
+    share = {"refused": len(families), "n": n, "estimate": len(families) / n if n else None}
+    said = rate_text(share | {"low": found.low, "high": found.high, "reason": "no such family"})
+    return html("{}: {}", said, family_links(families)) if families else said
 
 
 @piece
