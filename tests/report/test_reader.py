@@ -536,16 +536,13 @@ def test_a_chain_that_was_cut_with_its_head_does_not_meet_the_head_of_the_page(
     assert verdict == "fails" and wanted in said
 
 
-def test_a_record_written_anew_holds_by_its_own_hashes_and_not_against_a_noted_head(
-    visit: Callable[..., Any], copy: Path
-) -> None:
-    """What no hash can show: an author who seals other answers publishes a sound record."""
+def written_anew(copy: Path, **first: Any) -> None:
+    """Write chain and page anew with other facts in the first registration."""
     record = copy / "report/test/record"
-    head = json.loads((record / "head.json").read_text())
-    old = [*Ledger(record).forwards()]
-    bodies = [line.body for line in old]
-    bodies[0]["at"] = "2026-02-28T06:05:00.001Z"
-    anew, before = [], "0" * 64
+    bodies = [line.body for line in Ledger(record).forwards()]
+    bodies[0] |= first
+    anew: list[bytes] = []
+    before = "0" * 64
     for body in bodies:
         if body["kind"] == "run":
             body["registration"] = sha256_hex(anew[0])
@@ -561,14 +558,60 @@ def test_a_record_written_anew_holds_by_its_own_hashes_and_not_against_a_noted_h
             "index.json": canonical_json(index_of(record) | {"head": end}),
         },
     )
+
+
+def head_printed(copy: Path) -> None:
+    """Let the page print the head of the record beside it."""
+    head = json.loads((copy / "report/test/record/head.json").read_text())
+    page, data = copy / INTEGRITY, 'data-seq="{seq}" data-hash="{hash}"'.format(**head)
+    page.write_text(re.sub('data-seq="[0-9]+" data-hash="[0-9a-f]{64}"', data, page.read_text()))
+
+
+def test_a_chain_without_a_run_is_not_said_to_hold(visit: Callable[..., Any], copy: Path) -> None:
+    record = copy / "report/test/record"
+    (first, *_) = Ledger(record).forwards()
+    republished(
+        record,
+        {
+            "chain.jsonl": (record / "registration.json").read_bytes(),
+            "head.json": canonical_json(first.named) + b"\n",
+            "index.json": canonical_json({"head": first.named, "months": [], "latest": []}),
+        },
+    )
+    head_printed(copy)
+    verdict, said = verified(visit(INTEGRITY, site=copy))
+    assert verdict == "stopped" and "the chain names no run that could be checked" in said
+
+
+def test_a_record_written_anew_holds_by_its_own_hashes_and_not_against_a_head_kept_elsewhere(
+    visit: Callable[..., Any], copy: Path
+) -> None:
+    """What no hash can show: an author who seals other answers publishes a sound record."""
+    old = [*Ledger(copy / "report/test/record").forwards()]
+    written_anew(copy, at="2026-02-28T06:05:00.001Z")
     verdict, said = verified(visit(INTEGRITY, site=copy))
     assert verdict == "fails" and "not the one that this page prints" in said
-    page = copy / INTEGRITY
-    page.write_text(page.read_text().replace(head["hash"], before))
+    head_printed(copy)
     tab = visit(INTEGRITY, site=copy)
     assert verified(tab)[0] == "holds"
     verdict, said = verified(tab, noted=f"2 {old[2].hash}")
     assert verdict == "fails" and "written anew" in said
+
+
+@pytest.mark.parametrize(
+    ("published", "verdict"), [(b"hidden = 1", "holds"), (b"hidden = 2", "fails"), (b"", "holds")]
+)
+def test_a_plan_that_was_opened_is_the_one_that_was_registered(
+    visit: Callable[..., Any], copy: Path, published: bytes, verdict: str
+) -> None:
+    record = copy / "report/test/record"
+    panel = next(Ledger(record).forwards()).body["panel"]
+    written_anew(copy, panel=panel | {"plan_sha256": sha256_hex(b"hidden = 1")})
+    head_printed(copy)
+    if published:
+        (record / "plan.toml").write_bytes(published)
+    found, said = verified(visit(INTEGRITY, site=copy, quiet=bool(published)))
+    assert found == verdict and ("edited: plan.toml" in said) == (verdict == "fails")
 
 
 def test_a_page_opened_as_a_file_says_why_it_cannot_verify(browser: Any, site: Path) -> None:
