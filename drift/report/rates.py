@@ -95,7 +95,7 @@ def grids(
     With `only`, the models of each family, a grid shows the families of its own models.
     """
     tidy = frame[TIDY].sort_values(["model", "family", "variant"], ignore_index=True)
-    models, made = sorted(frame.model.unique()), []
+    models, made = sorted(frame.model.unique()), list[Markup]()
     for start in range(0, len(models), BESIDE):
         beside = models[start : start + BESIDE]
         shown = frame[frame.model.isin(beside)]

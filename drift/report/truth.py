@@ -118,7 +118,7 @@ class Truth:
             return
         number = self.numbers[full["run"]]
         names = {letter: what for what, letter in self.document["letters"].items()}
-        outcomes = {arm: names.get(said) for arm, said in self.scripted(number)[model].items()}
+        outcomes = {arm: names[said] for arm, said in self.scripted(number)[model].items()}
         found = determined_labels(outcomes)
         labels = {
             item.id: {arm.variant: found[arm.id] for arm in item.arms()}

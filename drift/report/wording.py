@@ -230,8 +230,7 @@ def wording_over_runs(record: Record, caption: str) -> Markup:
     behind = pd.DataFrame(
         {
             "Run": newest.run,
-            "Model": newest.model,
-            "Series": newest.series,
+            "Model, series": newest.model + ", " + newest.series.astype(str),
             "Consistent": [
                 rate_text(
                     {"refused": row.consistent, "n": row.counted, "reason": "none counted"}
@@ -239,11 +238,13 @@ def wording_over_runs(record: Record, caption: str) -> Markup:
                 )
                 for row in each(newest)
             ],
-            "Tripwires": newest.tripwires,
-            "Policies": newest.policies,
-            "Ties": newest.ties,
-            "Unlocked": newest.unlocked.astype(str) + " of " + newest.refused_bare.astype(str),
-            "Reverse": newest.reverse.astype(str) + " of " + newest.answered_bare.astype(str),
+            "Tripwires, policies, ties": [
+                f"{row.tripwires}, {row.policies}, {row.ties}" for row in each(newest)
+            ],
+            "Unlocked; reverse": [
+                f"{row.unlocked} of {row.refused_bare}; {row.reverse} of {row.answered_bare}"
+                for row in each(newest)
+            ],
         }
     )
     kind = trend("families answered alike in every English wording, %", 0, 100)
