@@ -299,9 +299,13 @@ def _records(panel: list[str] | None, data: Path | None) -> list[tuple[str, Path
 
 def _known(folder: Path, names: list[str]) -> None:
     """Refuse a record, or a folder of records, that is not there."""
-    missing = [name for name in names if not (folder / name).is_dir()]
+    missing = [
+        name
+        for name in names
+        if not (folder.is_dir() if name == "." else Store(folder / name).holds_anything())
+    ]
     if missing:
-        present = sorted(path.name for path in folder.glob("*") if path.is_dir())
+        present = sorted(path.name for path in folder.glob("*") if Store(path).holds_anything())
         raise ConfigurationError(
             "no such record",
             where=str(folder),

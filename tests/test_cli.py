@@ -119,6 +119,16 @@ def test_an_unknown_panel_is_exit_2_and_names_the_known_ones(drift: Callable[...
     assert "nosuch" in complained and "embedded" in complained and "frontier" in complained
 
 
+def test_a_folder_that_holds_no_record_is_not_taken_for_one(
+    drift: Callable[..., Said], project: Path
+) -> None:
+    (project / "data" / "notes").mkdir(parents=True)
+    for command in ("report", "verify"):
+        code, _, complained = drift(command, "--panel", "notes")
+        assert code == 2
+        assert "no such record" in complained
+
+
 def test_an_unknown_option_is_exit_2(drift: Callable[..., Said]) -> None:
     assert drift("refresh", "--pannel", "x")[0] == 2
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from drift.report.curves import lines_picture
 from drift.report.display import figure, piece
-from drift.report.markup import Markup, fill, html, joined, percent, table, with_data
+from drift.report.markup import Markup, coded, fill, html, joined, percent, table, with_data
 from drift.report.pages import alarm_text, family_links
 from drift.report.tables import Record, alarm_rows, evidence
 from drift.stats.aftermath import dice, onset
@@ -114,11 +114,15 @@ def claims(record: Record) -> Markup:
                 said += f", p0 {percent(one['p0'])}, no growth at or below "
                 said += f"{percent(one['no_growth_at_or_below'])} churn"
             values.append(html("<b>{}</b> {})", key, said))
-        texts = {"name": name, "claim": claim, "bounds": ", ".join(bounds) or "no bound"}
+        worded = {key: coded(value) for key, value in claim.items() if isinstance(value, str)}
+        texts = {"name": name, "claim": claim | worded, "bounds": ", ".join(bounds) or "no bound"}
         texts |= {
             "horizon": f"horizon {claim['horizon']} bets" if claim["horizon"] else "no horizon"
         }
-        texts |= {"not_covered": "; ".join(claim["not_covered"]), "values": joined(values, "; ")}
+        texts |= {
+            "not_covered": coded("; ".join(claim["not_covered"])),
+            "values": joined(values, "; "),
+        }
         parts.append(fill(record.root, "claim", **texts))
     if not rows:
         return NO_CADENCE

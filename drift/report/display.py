@@ -11,12 +11,19 @@ import pandas as pd
 
 from drift.config import project_root
 from drift.report import figures
-from drift.report.markup import Markup, fill, table, with_data
+from drift.report.markup import Markup, fill, html, table, with_data
 from drift.report.tables import Record, each
 
 #: Under this type the output of a cell holds the tables behind what it shows.
 DATA = "application/vnd.drift.tables+json"
 NO_RUN = Markup("<p>This record holds no run yet; <code>drift refresh</code> makes one.</p>")
+
+
+def no_run(record: Record) -> Markup:
+    """Say of a record without a reading whether it has no run, or none that early."""
+    if record.as_of:
+        return html("<p>This record holds no run up to {}.</p>", record.as_of)
+    return NO_RUN
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ def piece(function: Callable[..., Markup]) -> Callable[..., Shown]:
 
     @functools.wraps(function)
     def text(record: Record, *args: Any) -> Markup:
-        return function(record, *args) if record.reading else NO_RUN
+        return function(record, *args) if record.reading else no_run(record)
 
     return shown(text)
 

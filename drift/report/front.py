@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drift.report.display import NO_RUN
+from drift.report.display import no_run
 from drift.report.markup import Markup, escaped, fill, html, joined, percent, when
 from drift.report.pages import KIND_NAMES, KINDS, NOTICES, kind, notices, strip, title
 from drift.report.tables import Record
@@ -33,7 +33,7 @@ def front_page(records: Sequence[Record], note: str | None) -> str:
 
 def _at(record: Record) -> Markup:
     if not record.reading:
-        return NO_RUN
+        return no_run(record)
     rows = joined(_row(record, key, model) for key, model in record.models.items())
     shown = fill(record.root, "glance", rows=rows)
     if len(record.models) > FOLDED and kind(record) in NOTICES:
@@ -65,22 +65,23 @@ def headline(record: Record) -> Markup:
     flips = {name: sum(one[name] for one in moved) for name in FLIPS}
     since = f"{_flips(flips) or 'No flip'} since the run before."
     said.append(escaped(since if looks else "Nothing to compare with yet."))
-    unseen = "that nothing changed, or why anything did"
+    unseen = "This does not show that nothing changed, or why anything did."
     if looks:
-        unseen += f"; {_power([look['minimum_detectable_flips'] for look in looks])}"
-    return html('<p>{}</p><p class="drift-small">Not shown: {}.</p>', joined(said, " "), unseen)
+        unseen += f" {_power([look['minimum_detectable_flips'] for look in looks])}"
+    return html('<p>{}</p><p class="drift-small">{}</p>', joined(said, " "), unseen)
 
 
 def _power(least: Sequence[int | None]) -> str:
     """Say how many flips one way a look can tell from none; None where no number would do."""
     known = sorted({flips for flips in least if flips is not None})
     if not known:
-        return "one look at two runs tells no number of flips one way in a model from none"
-    said = f"only {known[0]} or more flips one way in a model from none"
+        return "No number of flips would be significant in a look at these two runs alone."
+    least_of_all = f"{known[0]} flips"
     if len(known) > 1:
-        said = f"only {known[0]} to {known[-1]} or more flips one way from none, by model"
-    deaf = least.count(None)
-    return f"one look at two runs tells {said}" + (f", and in {deaf} no number" if deaf else "")
+        least_of_all = f"{known[0]} to {known[-1]} flips, by model,"
+    deaf = f"; in {least.count(None)} no number would be" if None in least else ""
+    said = f"In a look at two runs alone fewer than {least_of_all} one way are never significant"
+    return f"{said}{deaf}."
 
 
 def _alarm_sentence(record: Record) -> Markup:
@@ -159,6 +160,7 @@ def _row(record: Record, key: str, model: Mapping[str, Any]) -> Markup:
         "change": (_flips(_moved(change)) or "no flip") if change else "not compared",
         "compared": f"of {change['compared']}" if change else "",
         "coverage": f"{found['canonical_determined']} of {found['canonical_n']}",
+        "cut": f"{found['truncated']} of {found['asked']} cut short" if found["truncated"] else "",
         "controls": f"{faults} control{'s' * (faults > 1)} refused" if faults else "",
     }
     return fill(record.root, "row", key=key, **texts)

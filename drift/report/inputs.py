@@ -80,7 +80,9 @@ def surroundings(root: Path) -> Inputs:
     # A process of one's own lies beside the notebooks.
     paths += [*root.glob("*.py"), *root.glob("notebooks/*.py")]
     paths += [root / "CITATION.cff", root / "report" / "figures.mplstyle"]
-    files = [path for path in paths if path.is_file()]
+    # A record shows the panel that it registered: of these files only the default one is read.
+    unread = {*root.glob("config/panels/*")} - {root / "config" / "panels" / "embedded.toml"}
+    files = [path for path in paths if path.is_file() and path not in unread]
     machine = dict(zip(MACHINE, (sys.version, "\n".join(packages)), strict=True))
     return {key: sha256_hex(text.encode()) for key, text in machine.items()} | digests(files, root)
 

@@ -104,7 +104,7 @@ def named(jobs: Iterable[Job], names: Iterable[str]) -> set[str]:
         meant = {page for page, stem in pages.items() if name in (page, stem)}
         if not meant:
             known = [*pages, *dict.fromkeys(pages.values())]
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)
             raise ConfigurationError(
                 f"there is no page {name!r}",
                 expected=", ".join(pages),

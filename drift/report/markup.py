@@ -82,6 +82,12 @@ def _template(path: Path) -> str:
     return path.read_text(encoding="utf-8").strip()
 
 
+def coded(text: str) -> Markup:
+    """Return text in which what stands between backticks is code."""
+    parts = text.split("`")
+    return joined(html("<code>{}</code>", part) if i % 2 else part for i, part in enumerate(parts))
+
+
 def joined(parts: Iterable[object], between: str = "") -> Markup:
     """Return the parts in one piece, each inert."""
     parts = list(parts)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from drift.report import alarm, front, load_record, pages, tables
+from drift.report.markup import coded
 from drift.report.tables import Record
 from report import watching
 
@@ -191,7 +192,9 @@ def test_what_may_be_claimed_of_the_panel_stands_beside_what_it_has_entered(
     shown = alarm.claims(record).text
     assert "<li>" not in shown, "the values stand in a sentence"
     for name in ("panel", "merged"):
-        assert record.reading["alarm"]["guarantees"][name]["claim"].split(".")[0] in visible(shown)
+        claim = record.reading["alarm"]["guarantees"][name]["claim"].split(".")[0]
+        assert visible(coded(claim)) in visible(shown)
+    assert "<code>home</code>" in shown and "`" not in shown
     assert re.search(r"mixture, at this look : mean E = [\d.e-]+; closed e-BH at", visible(shown))
 
 

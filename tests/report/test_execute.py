@@ -206,6 +206,9 @@ def test_a_page_whose_inputs_have_not_changed_is_not_made_again(
         build(project)
         assert made == pages
     made.clear()
+    (project / "config" / "panels" / "mine.toml").write_text('name = "mine"')
+    build(project)
+    assert made == [], "a record shows the panel that it registered"
     build(project, "20261127T060000Z")
     assert made == ["embedded/reading"]
 

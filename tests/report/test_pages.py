@@ -187,8 +187,14 @@ def test_the_headline_says_what_is_in_the_reading_and_what_it_does_not_show(
     assert "Control questions refused by qwen-0.5b and smollm2-135m" in said
     assert "2 of 2 models with a usable run." in said
     assert "1 newly refused, 1 newly answered since the run before." in said
-    assert "Not shown: that nothing changed, or why anything did" in said
-    assert "only 5 or more flips one way in a model from none" in said
+    assert "This does not show that nothing changed, or why anything did." in said
+    assert "fewer than 5 flips one way are never significant." in said
+
+
+def test_answers_that_were_cut_short_are_counted_beside_those_labelled(record: Record) -> None:
+    found = record.models["qwen-0.5b"]["coverage"]
+    said = f"{found['truncated']} of {found['asked']} cut short"
+    assert found["truncated"] and said in front.front_page([record], None)
 
 
 def test_the_headline_of_a_quiet_record_begins_with_no_alarm(record: Record) -> None:
@@ -213,7 +219,7 @@ def test_the_headline_names_alarms_of_coverage_and_the_range_of_what_a_look_can_
     said = visible(front.headline(phantom()))
     assert "Coverage alarm entered by filtered, last on 2026-01-22." in said
     assert "3 of 10 models still calibrating" in said
-    assert "only 5 to 11 or more flips one way from none, by model." in said
+    assert "fewer than 5 to 11 flips, by model, one way are never significant." in said
 
 
 def test_models_that_enter_alarm_in_one_run_are_all_named(record: Record) -> None:
@@ -408,7 +414,7 @@ def test_a_record_as_of_a_run_before_its_first_holds_none(built: Path) -> None:
     record = load_record("embedded", root=built, as_of="20200101T000000Z")
     assert record.reading == {}
     assert record.findings == []
-    assert "no run yet" in pages.models(record).text
+    assert "no run up to 20200101T000000Z" in pages.models(record).text
 
 
 def test_a_bank_that_was_not_asked_is_not_shown_as_if_it_had_been(
