@@ -39,7 +39,7 @@ NO_FULL = Markup("no full run in this series yet")
 #: What a record can be, in the order of the front page.
 KIND_NAMES = {
     "real": "real models",
-    "machine": "real models with fixed weights: what changes here is the instrument",
+    "machine": "real models, weights fixed by hash: a change here is not theirs",
     "laboratory": "real models, changed on purpose",
     "scripted": "scripted models, known truth",
 }
