@@ -7,13 +7,10 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Ticking
-from making import make_runs
 
 from drift import cli
 from drift.records.reproduce import Reproduction, reproduce_record
@@ -21,22 +18,6 @@ from drift.records.store import Store
 
 #: Labels, readings, and the three logs.
 FILES = 3 + 3 + 3
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with a record of three runs, never changed by a test."""
-    project = tmp_path_factory.mktemp("made")
-    shutil.copytree(ROOT / "config", project / "config")
-    clock = Ticking(datetime(2026, 3, 1, 0, 5, tzinfo=UTC))
-    make_runs(project, clock, 3, lambda request: "1989" in request.prompt)
-    return project
-
-
-@pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
-    shutil.copytree(made, tmp_path / "copy")
-    return tmp_path / "copy"
 
 
 def again(project: Path) -> Reproduction:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Ticking
+from conftest import ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from making import make_runs
 
 from drift.config import canonical_json, sha256_hex
 from drift.records.derive import derive
@@ -23,22 +22,6 @@ from drift.records.run import transcript_bytes
 from drift.records.store import Store
 from drift.records.verify import first_difference, verify_record
 from drift.records.verify_chain import Problem, Verification
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with a record of three runs, never changed by a test."""
-    project = tmp_path_factory.mktemp("made")
-    shutil.copytree(ROOT / "config", project / "config")
-    clock = Ticking(datetime(2026, 3, 1, 0, 5, tzinfo=UTC))
-    make_runs(project, clock, 3, lambda request: "1989" in request.prompt)
-    return project
-
-
-@pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
-    shutil.copytree(made, tmp_path / "copy")
-    return tmp_path / "copy"
 
 
 def check(project: Path) -> Verification:
