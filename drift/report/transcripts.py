@@ -15,10 +15,9 @@ import pandas as pd
 
 from drift.config import sha256_hex
 from drift.records.store import exists, judge_folder, read_rows
-from drift.report import figures
 from drift.report.display import piece
 from drift.report.markup import Markup, escaped, fill, html, joined, when
-from drift.report.pages import anchor
+from drift.report.pages import anchor, chip
 from drift.report.tables import VARIANTS, Record, each, responses
 
 #: Characters of a response shown on the page; the record holds the whole text.
@@ -126,7 +125,7 @@ def _family(
     latest = rows.sort_values("run").drop_duplicates(["model", "key"], keep="last")
     chips = []
     for model, answers in latest.sort_values("key").groupby("model"):
-        marks = joined((_chip(row.outcome, row.variant) for row in each(answers)), " ")
+        marks = joined((chip(row.outcome, row.variant) for row in each(answers)), " ")
         line = _trend(trends.get((str(model), family), []))
         chips.append(html("<div><b>{}</b> {} {}</div>", model, marks, line))
     shown = [html("<p>Why it is benign: {}</p>", item.why_benign)] if item else []
@@ -172,11 +171,6 @@ def _history(flips: list[dict[str, Any]]) -> Markup:
     return html(head, len(flips), flips[0]["run"], joined(lines))
 
 
-def _chip(outcome: str, text: str) -> Markup:
-    kind = outcome if outcome in figures.OUTCOME_SHAPES else "other"
-    return html('<span class="drift-chip drift-{}">{} {}</span>', kind, text, outcome)
-
-
 def _response(row: Any, room: int) -> Markup:
     facts = [row.run, f"rule {row.rule}" if row.rule else "", row.note]
     facts += [f"status {row.status}" if row.status != "ok" else "", row.error]
@@ -198,7 +192,7 @@ def _response(row: Any, room: int) -> Markup:
     attributes = joined((html(' data-{}="{}"', name, value) for name, value in data.items()))
     return html(
         '<div class="drift-response"{}><p><b>{}</b> {} {}</p>{}</div>',
-        *(attributes, row.model, _chip(row.outcome, ""), " · ".join(filter(None, facts)), text),
+        *(attributes, row.model, chip(row.outcome), " · ".join(filter(None, facts)), text),
     )
 
 
