@@ -9,6 +9,10 @@ from drift.stats.aftermath import Dice as Dice
 from drift.stats.aftermath import Onset as Onset
 from drift.stats.aftermath import dice as dice
 from drift.stats.aftermath import onset as onset
+from drift.stats.agreement import Estimate as Estimate
+from drift.stats.agreement import cohen_kappa as cohen_kappa
+from drift.stats.agreement import corrected_rate as corrected_rate
+from drift.stats.agreement import rogan_gladen as rogan_gladen
 from drift.stats.conformal import Conformal as Conformal
 from drift.stats.conformal import conformal as conformal
 from drift.stats.conformal import uniform as uniform
