@@ -16,6 +16,7 @@ from loopback import Loopback, Reply, Request, completion, failing
 from making import REFUSAL, answering, write_panel
 
 from drift import cli
+from drift.cli import asking, options
 from drift.errors import DriftError
 from drift.refresh import Record
 
@@ -210,7 +211,7 @@ def test_weights_that_cannot_be_had_do_not_stop_the_site_and_the_front_page_says
     def no_network(name: str, **_: object) -> Path:
         raise DriftError(f"weights {name} cannot be fetched")
 
-    monkeypatch.setattr(cli, "fetch_weights", no_network)
+    monkeypatch.setattr(asking, "fetch_weights", no_network)
     for name in ("notebooks", "report"):
         made = shutil.ignore_patterns("_site*", "_generated", "embedded")
         shutil.copytree(ROOT / name, project / name, dirs_exist_ok=True, ignore=made)
@@ -299,7 +300,7 @@ def test_two_runs_are_compared_once_and_not_across_the_end_of_a_series(
 
     def run_at_the_next_moment() -> str:
         now = datetime.fromisoformat(next(moments))
-        monkeypatch.setattr(cli, "Record", partial(Record, clock=lambda: now))
+        monkeypatch.setattr(options, "Record", partial(Record, clock=lambda: now))
         return str(json.loads(drift("refresh", "--panel", "test", "--json")[1])["run"])
 
     with Loopback(script) as server:
@@ -324,7 +325,7 @@ def test_two_runs_are_compared_once_and_not_across_the_end_of_a_series(
         path = project / "config/panels/test.toml"
         head, limit, tail = path.read_text().rpartition("max_tokens = 48")
         path.write_text(head + limit.replace("48", "64") + tail)
-        monkeypatch.setattr(cli, "Record", Record)
+        monkeypatch.setattr(options, "Record", Record)
         assert drift("register", "--panel", "test")[0] == 0
         third = str(json.loads(drift("refresh", "--panel", "test", "--json")[1])["run"])
     code, said, _ = drift("compare", first, third, "--panel", "test")

@@ -1,0 +1,84 @@
+"""The ``drift`` command.
+
+Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 paused (resume later),
+4 integrity, 5 partial.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from drift import __version__
+from drift.cli import asking, checking, records, report
+from drift.errors import DriftError
+from drift.terminal import warn
+
+app = typer.Typer(
+    help="Ask a panel of models the same benign questions, seal and judge the answers, "
+    "and show when a model's answering behaviour changes.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+#: Commands by group, in the order of the help; "" for those without one.
+COMMANDS = {
+    "": (
+        asking.refresh,
+        report.report,
+        checking.verify,
+        checking.reproduce,
+        asking.register,
+        records.rescore,
+        records.status,
+        records.compare,
+    ),
+    "lab": (asking.lab_record,),
+    "bank": (asking.bank_check,),
+    "weights": (asking.weights_fetch,),
+}
+GROUPS = {
+    "lab": "The laboratory record.",
+    "bank": "The probe bank.",
+    "weights": "Weights of the embedded models.",
+}
+for group, commands in COMMANDS.items():
+    target = typer.Typer(help=GROUPS[group], no_args_is_help=True) if group else app
+    for command in commands:
+        target.command(command.__name__.removeprefix(f"{group}_"))(command)
+    if group:
+        app.add_typer(target, name=group)
+
+
+def main() -> None:
+    """Run the command line; a known error becomes a message and its exit code."""
+    try:
+        app(prog_name="drift", standalone_mode=True)
+    except DriftError as error:
+        warn(f"error: {error}")
+        sys.exit(error.exit_code)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        warn(f"error: {error.strerror or error}{where}; what was stored stays, run it again")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        warn("interrupted; a run that was being asked is resumed by the next refresh")
+        sys.exit(130)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"drift {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
