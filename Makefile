@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: report reproduce env test lint lock bench phantom clean
+.PHONY: report reproduce env test lint lock bench measure phantom clean
 
 report: env
 	@$(BIN)/drift report --refresh
@@ -43,6 +43,10 @@ test: lint
 # Each benchmark prints its figures as JSON; timings are ratios measured in one run.
 bench: $(VENV)/.ready-test
 	@for script in benchmarks/*.py; do echo "$$script"; $(BIN)/python $$script || exit 1; done
+
+# Measures the judge on coded sets again and keeps the figures: make measure JUDGE_DATA=folder
+measure: env
+	@for set in $(JUDGE_DATA)/*_dev.jsonl; do $(BIN)/drift judge evaluate $$set || exit 1; done
 
 # Derives the readings of the shipped phantom again, after a change of what a reading says, and
 # packs them. Asks nothing again unless data/phantom was removed: its truth has then changed.

@@ -43,7 +43,7 @@ def drift(
 
 COMMANDS = [
     "refresh", "report", "verify", "reproduce", "register", "rescore", "status", "compare",
-    "bank check", "weights fetch",
+    "bank check", "weights fetch", "judge evaluate", "judge diff",
 ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from drift import __version__
-from drift.cli import asking, checking, judge, records, report
+from drift.cli import asking, checking, code, judge, records, report
 from drift.errors import DriftError
 from drift.terminal import warn
 
@@ -36,13 +36,15 @@ COMMANDS = {
         records.status,
         records.compare,
     ),
-    "judge": (judge.judge_evaluate,),
+    "judge": (judge.judge_evaluate, judge.judge_diff),
+    "code": (code.code_draw, code.code_adjudicate, code.code_agreement, code.code_seal),
     "lab": (asking.lab_record,),
     "bank": (asking.bank_check,),
     "weights": (asking.weights_fetch,),
 }
 GROUPS = {
     "judge": "The judge, and how far it agrees with people.",
+    "code": "People who read: draw answers for them, compare them, seal their labels.",
     "lab": "The laboratory record.",
     "bank": "The probe bank.",
     "weights": "Weights of the embedded models.",

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from drift.cli.options import JsonOption
+from drift.cli.options import DataOption, JsonOption, named_records
 from drift.config import project_root
 from drift.errors import ConfigurationError
-from drift.judging import load_judge
+from drift.judging import Judge, load_judge
 from drift.judging.measure import CODED, JUDGED, MEASURES, Judged, judge_rows, measure, read_set
 from drift.judging.measured import OPTIMISTIC, Measured, kept_bytes, measured_name, read_measured
 from drift.records.ledger import write_atomically
-from drift.terminal import say, warn
+from drift.records.moves import Comparison, anchor_moves, compare_judges, judge_or_stored
+from drift.terminal import bar, say, warn
 
 #: Characters of a prompt, and of a response on each side of the span, that are shown.
 SHOWN = 100
@@ -137,3 +139,73 @@ def _show(wrong: Sequence[Judged]) -> None:
 
 def _cut(text: str, start: int, end: int) -> str:
     return " ".join(("…" * (start > 0) + text[start:end] + "…" * (end < len(text))).split("\n"))
+
+
+def judge_diff(
+    old: Annotated[str, typer.Argument(help="A folder, or a judge whose labels are stored.")],
+    new: Annotated[str, typer.Argument(help="The same; by default config/judge.")] = "",
+    panel: Annotated[
+        list[str] | None, typer.Option("--panel", help="Records to judge again; by default all.")
+    ] = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge stored answers under two judges and list every label that moves, by rule.
+
+    A folder holds rules.toml and anchors.json, and is applied by the present code. A stored judge
+    is named by the first digits of its rules hash, or as `registered`: what each run was first
+    read with. Nothing is written. Says which series a change from OLD to NEW would close.
+    """
+    sides = [judge_or_stored(name) for name in (old, new or str(project_root() / "config/judge"))]
+    found = []
+    for name, folder in named_records(panel, data):
+        with bar("runs") as progress:
+            told = partial(progress, name)
+            found.append(compare_judges(folder, *sides, progress=told))
+    first, second = sides
+    moved = None
+    if isinstance(first, Judge) and isinstance(second, Judge):
+        moved = anchor_moves(first, second)
+    if as_json:
+        records = [item.document() for item in found]
+        print(json.dumps({"anchors": moved, "records": records}))
+        return
+    for item in found:
+        _say_comparison(item)
+    if not found:
+        say(f"no record in {data or project_root() / 'data'}")
+    for row in moved or ():
+        say(
+            "anchor {anchor} (author: {author}): {before} by {before_rule} -> {after} by "
+            "{after_rule}".format(**row)
+        )
+    if moved is None:
+        say("anchors: not compared, a stored judge is known by its labels alone")
+    else:
+        say(f"{len(moved)} anchors move")
+
+
+def _say_comparison(item: Comparison) -> None:
+    found = item.document()
+    for move in item.moves:
+        say(
+            f"{move.run} {move.model} {move.key}: {move.before} by {move.before_rule} -> "
+            f"{move.after} by {move.after_rule}"
+        )
+    say(
+        f"{item.record}: {len(item.moves)} of {item.labels} labels move in {item.runs} runs; "
+        f"{item.other_rule} stay and are decided by another rule"
+    )
+    for row in found["by_label"]:
+        say("  {labels:>5} {before} -> {after}".format(**row))
+    for row in found["by_rule"]:
+        say("  {labels:>5} {before_rule} -> {after_rule}".format(**row))
+    if item.unread:
+        say(f"  {item.unread} runs hold no labels of a judge that was named; left out")
+    for name in ("rules", "fingerprint"):
+        before, after = item.before[name], item.after[name]
+        say(f"  {name} {before:.12} " + ("stays" if before == after else f"-> {after:.12}"))
+    for model, why in item.closes.items():
+        say(f"  would close {model}, {why}")
+    if not item.closes:
+        say("  no open series would close")
