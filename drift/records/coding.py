@@ -3,8 +3,9 @@
 A labels file holds one JSON object a line and no header, so that files can be joined: ``run``,
 ``model``, ``key``, ``label``, ``rule`` (what decided; ``reader`` is a reader's own word),
 ``span`` (offsets of the deciding words in the text, or null) and ``text_sha256``, the SHA-256
-of the response as UTF-8, which ties the label to the text that was read. It need not name every
-response. The page `transcripts` exports and imports this form.
+of the response as UTF-8, which ties the label to the text that was read. A label of a study has
+``drawn`` as well, how many units were read of how many in its stratum. A file need not name every
+response. The page `transcripts` exports and imports this form, and `drift code seal` writes it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
-from pydantic import Field, StrictInt, ValidationError
+from pydantic import Field, PositiveInt, StrictInt, ValidationError
 
 from drift.config import Clock, Strict, sha256_hex
 from drift.errors import ConfigurationError
@@ -28,6 +29,9 @@ from drift.records.registration import registered_bank
 from drift.records.run import load_run
 from drift.records.sealing import seal_labels
 from drift.records.store import Store, read_bytes, read_rows
+
+#: The names that people can be sealed under.
+CODER = re.compile("[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class Row(Strict):
@@ -40,6 +44,7 @@ class Row(Strict):
     rule: str = Field(min_length=1, max_length=80)
     span: tuple[StrictInt, StrictInt] | None
     text_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    drawn: tuple[PositiveInt, PositiveInt] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def read_coding(path: Path, store: Store, ledger: Ledger) -> Coding:
             got=error.strerror,
             next_step="give --labels a file that the page `transcripts` exported",
         ) from None
-    sealed = _sealed(ledger)
+    sealed = labelled_runs(ledger)
     texts: dict[str, dict[tuple[str, str], str]] = {}
     for number, raw in enumerate(data.split(b"\n"), start=1):
         if not raw.strip():
@@ -122,8 +127,8 @@ def read_coding(path: Path, store: Store, ledger: Ledger) -> Coding:
     return Coding(sha256_hex(data), coded)
 
 
-def _sealed(ledger: Ledger) -> dict[str, CodedRun]:
-    """Return every labelled run of the chain by its id, without rows."""
+def labelled_runs(ledger: Ledger) -> dict[str, CodedRun]:
+    """Return every labelled run of the chain by its id, in their order, without rows."""
     registrations: dict[str, dict[str, Any]] = {}
     found: dict[str, CodedRun] = {}
     for line in ledger.forwards():
@@ -197,6 +202,16 @@ def recount(coding: Coding, store: Store) -> dict[str, Any]:
     return {"set": labels, "moves": moves, "rates": rates}
 
 
+def check_coder(name: str, registered: Collection[str] = ()) -> None:
+    """Raise ConfigurationError if a coder cannot have this name, that of no judge `registered`."""
+    if not CODER.fullmatch(name) or name in registered:
+        raise ConfigurationError(
+            "not a coder's name",
+            got=name,
+            expected="lower-case letters, digits, '.', '_' and '-'; not a registered judge",
+        )
+
+
 def seal_coding(
     coding: Coding, coder: str, store: Store, ledger: Ledger, *, clock: Clock
 ) -> list[str]:
@@ -210,13 +225,7 @@ def seal_coding(
     ConfigurationError
         `coder` is no plain name, or that of a judge which was registered.
     """
-    registered = {run.registration["judge"]["id"] for run in coding.runs.values()}
-    if not re.fullmatch("[a-z0-9][a-z0-9._-]{0,63}", coder) or coder in registered:
-        raise ConfigurationError(
-            "not a coder's name",
-            got=coder,
-            expected="lower-case letters, digits, '.', '_' and '-'; not a registered judge",
-        )
+    check_coder(coder, {run.registration["judge"]["id"] for run in coding.runs.values()})
     judge = {"id": coder, "rules": coding.sha256, "fingerprint": coding.sha256}
     done = {
         line.body["run"]
@@ -227,6 +236,7 @@ def seal_coding(
     for run in new:
         rows = [
             row.model_dump(mode="json", include={"key", "model", "label", "rule", "span"})
+            | ({"drawn": row.drawn} if row.drawn else {})
             for _, row in sorted(coding.runs[run].rows.items())
         ]
         seal_labels(store, ledger, judge, run, rows, at=clock())

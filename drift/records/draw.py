@@ -1,0 +1,289 @@
+"""The draw of a coder study: which stored answers people are to read, and with what probability.
+
+The population is every response with a text, of the runs chosen, to a sensitive family (controls
+enter no rate). A *unit* is one text of one model to one question with one label: the same text
+stored in several runs is one unit that stands for all of them, so nobody reads it twice. Strata
+are model x judge's label x language; in each, units are drawn without replacement, in the order of
+a hash that the seed keys, and n_h/N_h is recorded. Strata are drawn independently: a text that two
+models gave to one question can be drawn for both. It is then one row of the sheet, read once, and
+the reading holds for both units; a sheet may so have fewer rows than units were drawn.
+
+A row's id is a keyed hash of what its reader sees, so it can reveal nothing else.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import orjson
+from pydantic import Field, ValidationError
+
+from drift.config import Strict, canonical_json, sha256_hex
+from drift.errors import ConfigurationError
+from drift.judging.ruleset import Word
+from drift.records.coding import CodedRun, labelled_runs
+from drift.records.ledger import Ledger
+from drift.records.registration import registered_bank
+from drift.records.run import family
+from drift.records.store import Store, judge_folder, read_rows
+from drift.stats.survey import allocate
+
+Arms = Literal["canonical", "all"]
+Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Place(Strict):
+    """Where a response is stored."""
+
+    run: str
+    model: str
+    key: str
+
+
+class Unit(Strict):
+    """One drawn unit: its stratum, its inclusion probability, and the responses it stands for."""
+
+    stratum: int = Field(ge=0)
+    inclusion: float = Field(gt=0, le=1)
+    responses: tuple[Place, ...] = Field(min_length=1)
+
+
+class KeyRow(Strict):
+    """What one row of the sheet is."""
+
+    text_sha256: Hash
+    units: tuple[Unit, ...] = Field(min_length=1)
+
+
+class Stratum(Strict):
+    """All units that share model, judge's label and language, and how many of them were drawn."""
+
+    model: str
+    label: Word
+    language: str
+    units: int = Field(ge=1)
+    responses: int = Field(ge=1)
+    drawn: int = Field(ge=1)
+
+
+class Key(Strict):
+    """The key of a study, ``key.json``: what coders must not see."""
+
+    study: str
+    panel: str
+    judge: dict[str, str]
+    arms: Arms
+    runs: dict[str, tuple[str, ...]]
+    seed: int
+    n: int
+    floor: int
+    left_out: dict[str, int]
+    strata: tuple[Stratum, ...]
+    rows: dict[str, KeyRow]
+
+
+@dataclass(frozen=True)
+class SheetRow:
+    """What a reader sees of one answer; `cut` says that it stopped at the token limit."""
+
+    id: str
+    question: str
+    answer: str
+    cut: bool
+    language: str
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A study as drawn: the key, and the rows of the sheet by id."""
+
+    key: Key
+    rows: dict[str, SheetRow]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One unit of the population: what is read, by whom it was said, how the judge called it."""
+
+    model: str
+    label: Word
+    language: str
+    question: str
+    answer: str
+    cut: bool
+
+
+def draw(
+    store: Store,
+    ledger: Ledger,
+    *,
+    n: int,
+    seed: int,
+    floor: int = 4,
+    arms: Arms = "canonical",
+    runs: Collection[str] = (),
+) -> Drawn:
+    """Draw `n` units of the record in `store`; the same arguments draw the same.
+
+    `runs` are those whose answers are drawn from, by default the latest full run of each model.
+    Every stratum gets at least min(N_h, `floor`) units, the rest is shared in proportion.
+
+    Raises
+    ------
+    ConfigurationError
+        No such run, none that is full, or runs judged by two versions of the judge; `n` is smaller
+        than the strata's least shares together.
+    """
+    chosen = _runs(labelled_runs(ledger), runs, store)
+    population, left_out = _population(store, chosen, arms)
+    strata: dict[tuple[str, str, str], list[_Seen]] = defaultdict(list)
+    for unit in population:
+        strata[unit.model, unit.label, unit.language].append(unit)
+    names = sorted(strata)
+    try:
+        shares = allocate([len(strata[name]) for name in names], n, floor=floor)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"the sample is too small for its {len(names)} strata: {error}",
+            next_step="draw more, or lower --floor: strata are model x label x language",
+        ) from None
+    rows, units = {}, defaultdict(list)
+    for number, (name, share) in enumerate(zip(names, shares, strict=True)):
+        of = strata[name]
+        of.sort(key=lambda it: _keyed(seed, *name, it.question, it.answer, it.cut))
+        for unit in of[:share]:
+            row = _row(unit, seed)
+            rows[row.id] = row
+            drawn = Unit(stratum=number, inclusion=share / len(of), responses=population[unit])
+            units[row.id].append(drawn)
+    keyed = {
+        row: KeyRow(text_sha256=sha256_hex(rows[row].answer.encode()), units=tuple(units[row]))
+        for row in sorted(rows)
+    }
+    body = {
+        "panel": store.folder.name,
+        "judge": next(iter(chosen.values()))[0].labels["judge"],
+        "arms": arms,
+        "runs": {model: [run.body["run"] for run in of] for model, of in chosen.items()},
+        "seed": seed,
+        "n": sum(shares),
+        "floor": floor,
+        "left_out": left_out,
+        "strata": [
+            dict(zip(("model", "label", "language"), name, strict=True))
+            | {"units": len(strata[name]), "drawn": share}
+            | {"responses": sum(len(population[unit]) for unit in strata[name])}
+            for name, share in zip(names, shares, strict=True)
+        ],
+    }
+    study = sha256_hex(canonical_json([body, sorted(rows)]))[:16]
+    return Drawn(Key.model_validate({"study": study, **body, "rows": keyed}), rows)
+
+
+def _runs(
+    known: dict[str, CodedRun], wanted: Collection[str], store: Store
+) -> dict[str, list[CodedRun]]:
+    """Return the runs to draw from of each model, and check that one judge labelled them."""
+    chosen: dict[str, list[CodedRun]] = defaultdict(list)
+    for name in wanted or [*known][::-1]:
+        if name not in known:
+            where = str(store.folder)
+            raise ConfigurationError("the record holds no such run", where=where, got=name)
+        for model in known[name].body["models"]:
+            if wanted or (known[name].body["scope"] == "full" and model not in chosen):
+                chosen[model].append(known[name])
+    if not chosen:
+        raise ConfigurationError(
+            "the record holds no full run",
+            where=str(store.folder),
+            next_step="make one, or name the runs to draw from with --run",
+        )
+    judges = {run.labels["judge"]["rules"]: run for of in chosen.values() for run in of}
+    if len(judges) > 1:
+        named = (f"{rules[:12]} (run {run.body['run']})" for rules, run in judges.items())
+        raise ConfigurationError(
+            "these runs were judged by several versions of the judge",
+            got=", ".join(named),
+            next_step="name runs of one version with --run",
+        )
+    return {model: chosen[model] for model in sorted(chosen)}
+
+
+def _population(
+    store: Store, chosen: dict[str, list[CodedRun]], arms: Arms
+) -> tuple[dict[_Seen, tuple[Place, ...]], dict[str, int]]:
+    """Return every unit with the responses it stands for, and the answers left out by reason."""
+    units: dict[_Seen, list[Place]] = defaultdict(list)
+    left_out: dict[str, int] = defaultdict(int)
+    runs = {run.body["run"]: run for of in chosen.values() for run in of}
+    for _, run in sorted(runs.items()):
+        models = {model for model, of in chosen.items() if run in of}
+        for place, unit in _answers(store, run, models, arms):
+            if isinstance(unit, str):
+                left_out[unit] += 1
+            else:
+                units[unit].append(place)
+    found = {unit: tuple(places) for unit, places in units.items()}
+    if not found:
+        raise ConfigurationError("these runs hold no answer to read", where=str(store.folder))
+    return found, dict(sorted(left_out.items()))
+
+
+def _answers(
+    store: Store, run: CodedRun, models: Collection[str], arms: Arms
+) -> Iterator[tuple[Place, _Seen | str]]:
+    """Yield each answer of a run with its place, or with the reason why it is left out."""
+    bank = registered_bank(store, run.registration)
+    controls = {item.id for item in bank.families if item.control}
+    variants = {arm.id: arm for arm in bank.arms("full" if arms == "all" else "canonical")}
+    name = run.body["run"]
+    judged = read_rows(store.labels(judge_folder(run.labels["judge"]), name))
+    labels = {(row["model"], row["key"]): row["label"] for row in judged}
+    for row in read_rows(store.transcript(name)):
+        place, arm = Place(run=name, model=row["model"], key=row["key"]), variants.get(row["key"])
+        if row["model"] not in models or arm is None:
+            continue
+        if family(row["key"]) in controls:
+            yield place, "control"
+        elif (row["model"], row["key"]) not in labels:
+            yield place, row["status"]
+        else:
+            label = labels[row["model"], row["key"]]
+            cut = row["status"] == "truncated"
+            yield place, _Seen(row["model"], label, arm.language, arm.prompt, row["text"], cut)
+
+
+def _row(unit: _Seen, seed: int) -> SheetRow:
+    name = _keyed(seed, unit.question, unit.answer, unit.cut)[:12]
+    return SheetRow(name, unit.question, unit.answer, unit.cut, unit.language)
+
+
+def _keyed(seed: int, *seen: object) -> str:
+    """Return a hash of what is given that cannot be foreseen without the seed."""
+    return hmac.new(str(seed).encode(), canonical_json([*seen]), "sha256").hexdigest()
+
+
+def read_key(path: Path) -> Key:
+    """Read the key of a study; ConfigurationError if it is none."""
+    try:
+        return Key.model_validate(orjson.loads(path.read_bytes()))
+    except OSError as error:
+        got: str | None = error.strerror
+    except (ValidationError, orjson.JSONDecodeError) as error:
+        got = str(error).splitlines()[0]
+    raise ConfigurationError(
+        "the key of the study cannot be read",
+        where=str(path),
+        got=got,
+        next_step="give the folder that `drift code draw` wrote",
+    )
+
+
+def key_bytes(key: Key) -> bytes:
+    """Return the bytes of ``key.json``."""
+    return orjson.dumps(key.model_dump(mode="json"), option=orjson.OPT_INDENT_2) + b"\n"
