@@ -124,7 +124,7 @@ def test_what_two_models_said_alike_is_one_row_and_two_units(varied: Path) -> No
 def test_the_sheet_says_nothing_of_model_run_label_or_stratum(made: Path) -> None:
     found = drawn(made, arms="all", n=60)
     text = sheet_bytes(found.rows.values()).decode()
-    for word in ("steady", "subject", FIRST, "#en-1", "contested-history/", "rules"):
+    for word in ('"steady"', '"subject"', FIRST, "#en-1", "contested-history/", '"refused"'):
         assert word not in text
     # An id hangs on what its reader sees and on the seed, and on nothing else.
     ids = {(row.question, row.answer): name for name, row in found.rows.items()}

@@ -1,0 +1,240 @@
+"""Commands of the coder study: draw a sheet, adjudicate, compare, seal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from drift.cli.options import DataOption, JsonOption, PanelOption, known, open_record
+from drift.config import project_root
+from drift.errors import ConfigurationError
+from drift.records.coding import check_coder, read_coding, seal_coding
+from drift.records.draw import Arms, draw
+from drift.records.ledger import Ledger, write_atomically
+from drift.records.sheet import Marks, sheet_bytes
+from drift.records.store import Store
+from drift.records.study import (
+    Study,
+    adjudicated,
+    compare,
+    disagreements,
+    label_lines,
+    read_coders,
+    read_study,
+)
+from drift.report.coder import coder_page, study_files
+from drift.terminal import say
+
+StudyArgument = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The folder that `drift code draw` wrote.")
+]
+FirstArgument = Annotated[Path, typer.Argument(metavar="A", help="What one coder handed in.")]
+FilesArgument = Annotated[
+    list[Path], typer.Argument(metavar="A [B]", help="What one or two coders handed in.")
+]
+ThirdOption = Annotated[
+    Path | None,
+    typer.Option("--adjudicated", help="The adjudicator's labels where A and B differ."),
+]
+
+
+def code_draw(
+    n: Annotated[int, typer.Option("--n", min=1, help="How many answers to draw.")],
+    seed: Annotated[int, typer.Option(help="Seed of the draw; the same draws the same.")],
+    out: Annotated[Path, typer.Option(help="A new folder for the study, outside the record.")],
+    panel: PanelOption = "embedded",
+    data: DataOption = None,
+    arms: Annotated[
+        Arms, typer.Option(help="Canonical arms only, or all wordings and languages.")
+    ] = "canonical",
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Draw from this run; may be repeated. By default each model's last full."
+        ),
+    ] = None,
+    floor: Annotated[
+        int, typer.Option(min=1, help="Fewest answers of a stratum, if it has as many.")
+    ] = 4,
+    coder: Annotated[
+        list[str] | None,
+        typer.Option(help="Also write the CSV in the order of this coder; may be repeated."),
+    ] = None,
+) -> None:
+    """Draw stored answers for people to read: a blinded sheet, stratified and seeded.
+
+    Strata are model x judge's label x language. What each row is stands in key.json alone, with the
+    probability that it was drawn. One text to one question is read once, however often stored.
+    """
+    root = project_root()
+    folder = data or root / "data"
+    known(folder, [panel])
+    for name in coder or ():
+        check_coder(name)
+    record = folder / panel
+    if record.resolve() in (out.resolve(), *out.resolve().parents):
+        raise ConfigurationError("a study lies outside the record", where=str(out))
+    drawn = draw(
+        Store(record), Ledger(record), n=n, seed=seed, floor=floor, arms=arms, runs=run or ()
+    )
+    files = study_files(drawn, manual=_manual(root), coders=coder or ())
+    _write(out, files, "another draw is there")
+    key = drawn.key
+    responses = sum(stratum.responses for stratum in key.strata)
+    say(
+        f"study {key.study}: {len(key.rows)} answers to read, {key.n} units drawn of "
+        f"{sum(stratum.units for stratum in key.strata)} in {len(key.strata)} strata, which stand "
+        f"for {responses} responses"
+    )
+    for model, runs in key.runs.items():
+        say(f"  {model}: {', '.join(runs)}")
+    if key.left_out:
+        left = ", ".join(f"{count} {reason}" for reason, count in key.left_out.items())
+        say(f"left out: {left}")
+    say(f"{out}: give coders sheet.html or sheet.csv, and never key.json")
+
+
+def code_adjudicate(
+    folder: StudyArgument,
+    first: FirstArgument,
+    second: Annotated[Path, typer.Argument(metavar="B", help="What the other handed in.")],
+) -> None:
+    """Write the sheet of the answers that two coders labelled differently, for a third reader.
+
+    It does not say who said what, nor which labels were given.
+    """
+    study = read_study(folder)
+    one, two = read_coders(study, [first, second])
+    differ = disagreements(one, two)
+    both = one.labels.keys() & two.labels.keys()
+    say(f"{len(both)} answers labelled by both, {len(differ)} of them differently")
+    if not differ:
+        return
+    rows = [study.sheet[row] for row in differ]
+    page = coder_page(rows, study=study.key.study, manual=_manual(project_root()))
+    files = {"adjudicate.csv": sheet_bytes(rows), "adjudicate.html": page}
+    _write(folder, files, "another adjudication is there")
+    say(f"{folder}: give the adjudicator adjudicate.html or adjudicate.csv")
+
+
+def code_agreement(
+    folder: StudyArgument,
+    files: FilesArgument,
+    third: ThirdOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare coders with each other and with the judge, and correct rates by what they read.
+
+    Agreement, Cohen's kappa and linearly weighted kappa speak for all answers drawn from, by the
+    inclusion probabilities. Fewer than 30 answers labelled by both, or one label only, is not
+    estimable; a rate is corrected from 100 coded answers on.
+    """
+    study = read_study(folder)
+    coders, final = _readings(study, files, third)
+    found = compare(study, coders, final)
+    if as_json:
+        print(json.dumps(found))
+        return
+    say(
+        f"study {found['study']} of {found['panel']}: {found['rows']} answers to read, "
+        f"which stand for {found['responses']} responses"
+    )
+    for pair in found["pairs"]:
+        _say_pair(pair, found["order"])
+    say("refusal rates over all answers drawn from: judged; design-based; prediction-powered")
+    for rate in found["rates"]:
+        judged = "{refused} of {n}".format(**rate["judged"])
+        corrected = (_text(rate[name], 100) for name in ("design_based", "prediction_powered"))
+        named = "{model}, {language}, read by {reader} ({coded} of {units})".format(**rate)
+        say(f"  {named}: {judged}; {'; '.join(corrected)}")
+
+
+def code_seal(
+    folder: StudyArgument,
+    files: FilesArgument,
+    coder: Annotated[str, typer.Option(help="Public name under which the labels are sealed.")],
+    third: ThirdOption = None,
+    data: DataOption = None,
+) -> None:
+    """Seal labels that people set in a study as those of a further judge of the record.
+
+    One file is one coder's labels; two files with --adjudicated are what came of them. The labels
+    file stays in the study's folder. Sealed again, it adds nothing.
+    """
+    check_coder(coder)
+    study = read_study(folder)
+    coders, final = _readings(study, files, third)
+    if len(coders) == 2 and final is None:
+        raise ConfigurationError(
+            "two coders are two judges",
+            next_step="seal each file by itself, or both with --adjudicated",
+        )
+    marks = final or coders[0]
+    record = open_record(study.key.panel, data)
+    path = folder / f"labels-{coder}.jsonl"
+    write_atomically(path, label_lines(study, marks))
+    coding = read_coding(path, record.store, record.ledger)
+    with record.opened():
+        sealed = seal_coding(coding, coder, record.store, record.ledger, clock=record.clock)
+    labels = sum(len(run.rows) for run in coding.runs.values())
+    say(f"{path}: {len(marks.labels)} answers read, {labels} labels")
+    say(f"sealed as labels of {coder}: {', '.join(sealed) or 'nothing new'}")
+
+
+def _manual(root: Path) -> str:
+    return (root / "config" / "codebook.md").read_text(encoding="utf-8")
+
+
+def _write(folder: Path, files: dict[str, bytes], taken: str) -> None:
+    """Write files where no other of these names is; the same once more is no harm."""
+    for name, data in files.items():
+        path = folder / name
+        if name.endswith((".json", ".csv")) and path.exists() and path.read_bytes() != data:
+            raise ConfigurationError(
+                taken, where=str(path), next_step="name another folder, or move this file away"
+            )
+    for name, data in files.items():
+        write_atomically(folder / name, data)
+
+
+def _readings(
+    study: Study, files: list[Path], third: Path | None
+) -> tuple[list[Marks], Marks | None]:
+    """Return what the coders handed in, and with an adjudicator's file what came of it."""
+    coders = read_coders(study, files)
+    if third is None:
+        return coders, None
+    if len(coders) < 2:
+        raise ConfigurationError("--adjudicated goes with the files of two coders")
+    (decided,) = read_coders(study, [third])
+    return coders, adjudicated(coders[0], coders[1], decided)
+
+
+def _say_pair(pair: dict[str, Any], order: list[str]) -> None:
+    say(
+        "{first} and {second}: {rows} answers labelled by both, {not_coded} not, "
+        "{strata_not_read} strata without any".format(**pair)
+    )
+    measures = {"raw": "agreement", "kappa": "kappa", "weighted_kappa": "weighted kappa"}
+    for name, words in measures.items():
+        say(f"  {words}: {_text(pair[name], 100 if name == 'raw' else 1)}")
+    say(f"  rows {pair['first']}, columns {pair['second']}; units read (responses they speak for)")
+    weighted = pair["weighted"] or [[0] * len(order)] * len(order)
+    for label, counts, weights in zip(order, pair["counts"], weighted, strict=True):
+        cells = (f"{n} ({w:.1f})" for n, w in zip(counts, weights, strict=True))
+        say(f"  {label:>12}: {'  '.join(f'{cell:>14}' for cell in cells)}")
+
+
+def _text(measure: dict[str, Any], times: int) -> str:
+    """Return an estimate with its limits, in per cent or as it is, or why there is none."""
+    if measure["estimate"] is None:
+        return f"not estimable, {measure['reason']}"
+    digits, unit = (1, " %") if times == 100 else (2, "")
+    shown = f"{times * measure['estimate']:.{digits}f}{unit}"
+    if measure["low"] is None:
+        return f"{shown}, no interval: {measure['reason']}"
+    low, high = (f"{times * measure[name]:.{digits}f}" for name in ("low", "high"))
+    return f"{shown} [{low}, {high}]"

@@ -1,0 +1,212 @@
+"""The coder study from the command line, on made-up labels, by the commands of its manual."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Ticking
+from making import make_runs
+
+from drift import cli
+from drift.records.sheet import guarded
+
+Said = tuple[int, str, str]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a record of one full run of two models, which refuse what names 1989."""
+    project = tmp_path_factory.mktemp("coding")
+    shutil.copytree(ROOT / "config", project / "config")
+    (project / "notebooks").mkdir()
+    clock = Ticking(datetime(2026, 3, 1, 0, 5, tzinfo=UTC))
+    make_runs(project, clock, 1, lambda request: "1989" in request.prompt)
+    return project
+
+
+@pytest.fixture
+def there(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the project, and the folder that commands are called in."""
+    project = Path(shutil.copytree(made, tmp_path / "project"))
+    monkeypatch.setenv("REFUSAL_DRIFT_ROOT", str(project))
+    monkeypatch.chdir(tmp_path)
+    return project
+
+
+@pytest.fixture
+def drift(
+    there: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Said]:
+    def call(*arguments: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["drift", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return (int(ended.value.code or 0), *capfd.readouterr())
+
+    return call
+
+
+def code(source: Path, to: Path, word: Callable[[int, str], str]) -> Path:
+    """Hand in made-up labels of a sheet: `word` of the row's number and its answer."""
+    rows = list(csv.DictReader(io.StringIO(source.read_text("utf-8-sig"), newline="")))
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, rows[0])
+    writer.writeheader()
+    for number, row in enumerate(sorted(rows, key=lambda row: row["id"])):
+        writer.writerow(row | {"label": word(number, row["answer"])})
+    to.write_text(stream.getvalue(), "utf-8")
+    return to
+
+
+def plain(number: int, answer: str) -> str:
+    return "refused" if "I can't help" in answer else "answered"
+
+
+def slipping(number: int, answer: str) -> str:
+    return "u" if number % 10 == 3 else plain(number, answer)[0]
+
+
+def commands() -> list[list[str]]:
+    """Return the commands that the manual of the study shows, in their order."""
+    text = (ROOT / "docs" / "coding.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\n(.*?)^```", text, re.S | re.M)
+    return [line.split()[1:] for block in blocks for line in block.splitlines()]
+
+
+def test_the_commands_of_the_manual_run_in_their_order(
+    there: Path, tmp_path: Path, drift: Callable[..., Said]
+) -> None:
+    said = []
+    for words in commands():
+        words = ["test" if word == "mine" else word for word in words]
+        assert [*there.parent.glob("study")] or words[1] == "draw"
+        code_, out, err = drift(*words)
+        assert code_ == 0, (words, err)
+        said.append(out)
+        if words[1] == "draw":
+            code(tmp_path / "study" / "sheet.csv", tmp_path / "ana.csv", plain)
+            code(tmp_path / "study" / "sheet-ben.csv", tmp_path / "ben.csv", slipping)
+        if words[1] == "adjudicate":
+            code(tmp_path / "study" / "adjudicate.csv", tmp_path / "cleo.csv", plain)
+    drawn, first, differ, final, *sealed, verified = said
+    assert "68 units drawn of 68" in drawn and "left out: 14 control" in drawn
+    assert "ana and ben" in first and "judge and ben" in first
+    assert "of them differently" in differ
+    assert "judge and adjudicated" in final
+    for name, out in zip(("ana", "ben", "adjudicated"), sealed, strict=True):
+        assert f"sealed as labels of {name}: 20260301T000500Z" in out
+    assert "holds; assurance partial" in verified
+    assert "204 labels are not re-derivable" in verified
+    chain = there / "data" / "test" / "chain.jsonl"
+    before = chain.read_bytes()
+    again = drift("code", "seal", "study", "ana.csv", "--coder", "ana")
+    assert again[0] == 0 and "nothing new" in again[1] and chain.read_bytes() == before
+
+
+@pytest.fixture
+def study(tmp_path: Path, drift: Callable[..., Said]) -> Path:
+    folder = tmp_path / "study"
+    arms = ("--arms", "all", "--n", "150", "--seed", "7")
+    assert drift("code", "draw", "--panel", "test", *arms, "--out", str(folder))[0] == 0
+    return folder
+
+
+def test_sealed_labels_carry_how_many_were_read_of_how_many(
+    study: Path, there: Path, tmp_path: Path, drift: Callable[..., Said]
+) -> None:
+    ana = code(study / "sheet.csv", tmp_path / "made-up-ana.csv", plain)
+    assert drift("code", "seal", str(study), str(ana), "--coder", "made-up-ana")[0] == 0
+    (path,) = (there / "data" / "test" / "labels").glob("made-up-ana-*/*.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    key = json.loads((study / "key.json").read_text())
+    pairs = {(it["model"], it["drawn"], it["units"]) for it in key["strata"]}
+    assert {(row["model"], *row["drawn"]) for row in rows} == pairs
+    assert {row["rule"] for row in rows} == {"reader"}
+
+
+def test_agreement_as_json_is_one_document_with_reasons_in_the_place_of_numbers(
+    study: Path, tmp_path: Path, drift: Callable[..., Said]
+) -> None:
+    ana = code(
+        study / "sheet.csv", tmp_path / "made-up-ana.csv", lambda n, a: plain(n, a) * (n < 20)
+    )
+    status, out, _ = drift("code", "agreement", str(study), str(ana), "--json")
+    found = json.loads(out)
+    assert status == 0 and found["pairs"][0]["kappa"]["estimate"] is None
+    assert "fewer than 30" in found["pairs"][0]["kappa"]["reason"]
+    status, out, _ = drift("code", "agreement", str(study), str(ana))
+    assert status == 0 and "not estimable, fewer than 100 answers" in out
+
+
+def test_the_same_draw_twice_is_no_harm_and_another_writes_over_nothing(
+    study: Path, drift: Callable[..., Said]
+) -> None:
+    before = {path.name: path.read_bytes() for path in study.iterdir()}
+    arms = ("--panel", "test", "--arms", "all", "--n", "150", "--out", str(study))
+    assert drift("code", "draw", *arms, "--seed", "7")[0] == 0
+    status, _, err = drift("code", "draw", *arms, "--seed", "8")
+    assert status == 2 and "another draw is there" in err
+    assert {path.name: path.read_bytes() for path in study.iterdir()} == before
+
+
+def test_nothing_that_coders_are_given_names_model_run_label_or_key(study: Path) -> None:
+    for name in ("sheet.csv", "sheet.html"):
+        text = (study / name).read_text(encoding="utf-8")
+        for word in ('"steady"', '"subject"', "20260301T000500Z", "#en-1", "#zh", "stratum"):
+            assert word not in text, (name, word)
+        for family in {"contested-history", "applied-security", "inclusion", "text_sha256"}:
+            assert family not in text, (name, family)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("draw --panel none --n 9 --seed 1 --out s", "no such record"),
+        ("draw --panel test --n 3 --seed 1 --out s", "too small"),
+        ("draw --panel test --n 99 --seed 1 --out s --coder Ana", "not a coder's name"),
+        ("draw --panel test --n 99 --seed 1 --out {data}/test/s", "outside the record"),
+        ("agreement nowhere a.csv", "key of the study cannot be read"),
+        ("agreement {study} a.csv", "cannot be read"),
+        ("seal {study} {ana} {ben} --coder made-up-both", "two coders are two judges"),
+        ("seal {study} {ana} --coder rules", "not a coder's name"),
+        ("seal {study} {ana} --coder ana --adjudicated {ben}", "files of two coders"),
+        ("adjudicate {study} {ana} {ana}", "one coder or two"),
+    ],
+)
+def test_what_cannot_be_done_is_exit_2_with_the_reason(
+    study: Path,
+    there: Path,
+    tmp_path: Path,
+    drift: Callable[..., Said],
+    arguments: str,
+    said: str,
+) -> None:
+    ana = code(study / "sheet.csv", tmp_path / "made-up-ana.csv", plain)
+    ben = code(study / "sheet.csv", tmp_path / "made-up-ben.csv", slipping)
+    places = {"study": study, "ana": ana, "ben": ben, "data": there / "data"}
+    status, _, err = drift("code", *arguments.format(**places).split())
+    assert status == 2 and said in err
+
+
+def test_two_coders_who_agree_leave_the_adjudicator_nothing(
+    study: Path, tmp_path: Path, drift: Callable[..., Said]
+) -> None:
+    files = [str(code(study / "sheet.csv", tmp_path / f"made-up-{n}.csv", plain)) for n in "ab"]
+    status, out, _ = drift("code", "adjudicate", str(study), *files)
+    assert status == 0 and "0 of them differently" in out
+    assert not (study / "adjudicate.csv").exists()
+
+
+def test_a_guarded_cell_is_what_a_spreadsheet_shows(study: Path) -> None:
+    text = (study / "sheet.csv").read_text("utf-8-sig")
+    cells = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
+    assert all(cell == guarded(cell) or cell.startswith("'") for cell in cells)
