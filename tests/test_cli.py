@@ -43,6 +43,7 @@ def drift(
 
 COMMANDS = [
     "refresh", "report", "verify", "reproduce", "register", "rescore", "status", "compare",
+    "code draw", "code adjudicate", "code agreement", "code seal",
     "bank check", "weights fetch", "judge evaluate", "judge diff",
 ]  # fmt: skip
 
