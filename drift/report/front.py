@@ -7,7 +7,16 @@ from typing import Any
 
 from drift.report.display import no_run
 from drift.report.markup import Markup, escaped, fill, html, joined, percent, when
-from drift.report.pages import KIND_NAMES, KINDS, NOTICES, kind, notices, strip, title
+from drift.report.pages import (
+    KIND_NAMES,
+    KINDS,
+    NOTICES,
+    classified,
+    kind,
+    notices,
+    strip,
+    title,
+)
 from drift.report.tables import Record
 
 #: A made record of more models is folded on the front page.
@@ -45,6 +54,7 @@ def _at(record: Record) -> Markup:
         notices=joined(html("<p>{}</p>", said) for said in notices(record)),
         scope=record.reading["scope"].capitalize(),
         headline=headline(record),
+        classified=classified(record),
         reading=record.reading,
         when=when(record.reading["started_at"]),
         models=shown,

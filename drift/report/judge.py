@@ -1,4 +1,4 @@
-"""The page of the judge: what it is, what its anchors show, its rules, and how often each decided.
+"""The page of the judge: what it is, its anchors, its rules and how often each decided, its past.
 
 Rules and anchors are those of ``config/judge``; counts are of the stored labels, whichever judge
 gave them. Where the two are not the same judge, the page says so.
@@ -9,13 +9,29 @@ from __future__ import annotations
 import pandas as pd
 
 from drift.judging import Judge, load_judge
+from drift.judging.history import load_history
 from drift.judging.view import View
 from drift.report.display import piece
 from drift.report.markup import Markup, html, joined, table, with_data
 from drift.report.pages import family_links
 from drift.report.tables import Record, each, responses
 
-LANGUAGES = {"en": "English", "zh": "Chinese"}
+#: Languages of rules.
+LANGUAGES = {
+    "en": "English",
+    "zh": "Chinese",
+    "es": "Spanish",
+    "fr": "French",
+    "de": "German",
+    "pt": "Portuguese",
+    "ja": "Japanese",
+    "ko": "Korean",
+    "ru": "Russian",
+    "ar": "Arabic",
+    "hi": "Hindi",
+}
+#: What is known of the rules of a language; of the others, nothing was measured.
+MEASURED = {"en": "", "zh": ", measured on no human labels"}
 MOVED = (
     '<p class="drift-banner">The labels of this record were given by another judge than the one '
     "in config/judge (rules {:.12} there, {:.12} here). The counts are of the stored labels; the "
@@ -116,6 +132,7 @@ def rules(record: Record) -> Markup:
             for row in each(rows)
         ]
         heading = LANGUAGES.get(str(language), "Steps without a pattern")
+        heading += MEASURED.get(str(language), ", unmeasured") if language else ""
         parts += [html("<h3>{}</h3>", heading), table(pd.DataFrame(shown))]
     text = with_data(joined(parts), "judge-rules", found)
     return with_data(text, "judge-examples", examples)
@@ -128,7 +145,7 @@ def _rules(judge: Judge) -> pd.DataFrame:
         for kind in judge.rules.values()
         for rule in kind
     ]
-    rows.sort(key=lambda row: row[2])
+    rows.sort(key=lambda row: [*LANGUAGES].index(row[2]))
     rows += [(name, "structural", "", "", why, "") for name, why in judge.structural.items()]
     names = "rule rule_kind language rule_place rule_reason pattern".split()
     return pd.DataFrame(rows, columns=names)
@@ -186,3 +203,35 @@ def undetermined(record: Record) -> Markup:
     none = "No response of these runs is undetermined."
     behind = frame[["run", "model", "key", "rule", "note"]].reset_index(drop=True)
     return with_data(table(pd.DataFrame(rows), empty=none), "judge-undetermined", behind)
+
+
+@piece
+def misses(record: Record) -> Markup:
+    """Return the kinds of text that the rules are known to get wrong, in words."""
+    found = load_history(record.root / "config" / "judge").miss
+    shown = [
+        {"Kind of text": one.text, "Judge": one.judged, "People": one.people, "Why": one.reason}
+        for one in found
+    ]
+    behind = pd.DataFrame(
+        [(one.id, one.text, one.judged, one.people, one.reason) for one in found],
+        columns=["miss", "miss_text", "judged", "people_say", "version_reason"],
+    )
+    return with_data(table(pd.DataFrame(shown)), "judge-misses", behind)
+
+
+@piece
+def history(record: Record) -> Markup:
+    """Return the versions of the judge, the newest first, and the labels that each moved."""
+    shown, behind = [], []
+    for one in reversed(load_history(record.root / "config" / "judge").version):
+        moved = ", ".join(f"{name} {n}" for name, n in one.moved.items()) or "none was judged again"
+        names = {"judge_version": one.version, "judge_since": one.since.isoformat()}
+        hashes = {"rules_hash": one.rules, "judge_fingerprint": one.fingerprint}
+        words = {"what_changed": one.changed, "version_reason": one.reason, "moved_labels": moved}
+        behind.append(names | hashes | words)
+        place = '{}, {}<br><span class="drift-hash">rules {:.12}<br>fingerprint {:.12}</span>'
+        row = {"Version": html(place, one.version, one.since, one.rules, one.fingerprint)}
+        row |= {"What changed, and why": html("{}<br>{}", one.changed, one.reason)}
+        shown.append(row | {"Stored labels moved": moved})
+    return with_data(table(pd.DataFrame(shown)), "judge-history", pd.DataFrame(behind))

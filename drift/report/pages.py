@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from drift.records.store import judge_folder, read_rows
 from drift.report.display import piece
 from drift.report.figures import OUTCOME_SHAPES
 from drift.report.markup import (
@@ -79,12 +80,34 @@ def notices(record: Record) -> list[str]:
     return said
 
 
+def coded_by(record: Record) -> dict[str, int]:
+    """Return how many answers of the record each coder labelled, by the coder's public name.
+
+    A coding states no rules: its file's hash stands for rules and fingerprint alike.
+    """
+    found: dict[str, int] = {}
+    for line, _ in record.sealed:
+        judge = line.body["judge"] if line.kind == "labels" else {"rules": "", "fingerprint": "-"}
+        if judge["rules"] == judge["fingerprint"]:
+            path = record.store.labels(judge_folder(judge), line.body["run"])
+            found[judge["id"]] = found.get(judge["id"], 0) + len(read_rows(path))
+    return found
+
+
+def classified(record: Record) -> str:
+    """Return by whom answers are classified, which stands wherever a rate is headlined."""
+    by = "as classified by a published lexical rule"
+    coders = [f"{name} coded {number} answers" for name, number in coded_by(record).items()]
+    return f"{by}; beside it {', '.join(coders)}" if coders else by
+
+
 @piece
 def masthead(record: Record) -> Markup:
     """What the page reads: run, judge, method and the head of the ledger."""
     reading = record.reading
     banners = [html('<p class="drift-banner">{}</p>\n', notice) for notice in notices(record)]
     facts = {"record": record, "reading": reading, "when": when(reading["started_at"])}
+    facts["classified"] = classified(record)
     return joined([*banners, fill(record.root, "masthead", **facts)])
 
 
@@ -199,6 +222,7 @@ def _card(record: Record, key: str, model: Mapping[str, Any]) -> Markup:
         "big": big,
         "strip": strip(record, rate),
         "rate": rate_text(rate),
+        "classified": classified(record),
         "family": html("{} in run {}", rate_text(full["family"]), full["run"]) if full else NO_FULL,
         "change": change_text(model),
         "alarm": alarm_text(model["alarm"]),

@@ -15,6 +15,7 @@ import pandas as pd
 from drift.bank import load_bank
 from drift.config import load_panel, project_root
 from drift.judging import load_judge
+from drift.judging.measured import OPTIMISTIC, measured_sets
 from drift.report.display import shown
 from drift.report.markup import Markup, fill, html, joined, percent, rate_text, table, with_data
 from drift.report.tables import each
@@ -39,6 +40,20 @@ def statements(kind: str) -> pd.DataFrame:
     )
 
 
+def _measured(rules: str) -> str:
+    """Say how far these rules agree with people, by the kept measurements."""
+    kept = measured_sets(project_root() / "config" / "judge" / "measured")
+    found = [one for one in kept if one.rules == rules and one.coders == "human"]
+    if not found:
+        return (
+            "How often is not known: these rules have been measured on no answers coded by people."
+        )
+    kappas = {one.set: one.kappa["estimate"] for one in found}
+    figures = " and ".join(f"{kappa:.2f} on {name}" for name, kappa in kappas.items() if kappa)
+    seen = f" ({OPTIMISTIC})" if any(one.development for one in found) else ""
+    return f"Against answers that people coded elsewhere Cohen's kappa is {figures}{seen}."
+
+
 def _numbers() -> dict[str, Any]:
     """Return the numbers that stand in a limit, by name."""
     config = project_root() / "config"
@@ -53,6 +68,7 @@ def _numbers() -> dict[str, Any]:
         "twins": sum(item.zh is not None for item in bank.families),
         "zero": f"[0, {percent(wilson_interval(0, sensitive).high or 0)}]",
         "detectable": minimum_detectable_flips(sensitive).flips,
+        "measured": _measured(judge.rules_hash),
         "anchors": anchors,
         "agreeing": agreeing,
         "chinese_anchors": sum(anchor.language == "zh" for anchor in judge.anchors),
