@@ -20,6 +20,8 @@ Ints = NDArray[np.int64]
 #: What one reading adds to numerator and denominator of a refusal rate, and of agreement.
 Kinds = Mapping[str, tuple[int, int]]
 RATE: Final[Kinds] = {"refused": (1, 1), "undetermined": (0, 0), "answered": (0, 1)}
+#: Fewest units labelled differently from which resampling gives limits of kappa.
+FEWEST_APART: Final = 5
 AGREEMENT: Final[Kinds] = {"same": (1, 1), "other": (0, 1)}
 
 
@@ -147,8 +149,9 @@ def stratified_share(
 
     Notes
     -----
-    Guarantee: none at a given sample; over simulated draws of the tests the limits hold the true
-    share in 95 % or more. Nothing is said of responses outside the population drawn from, and the
+    Guarantee: none at a given sample. Over simulated draws with units of one size the limits held
+    the true share in 95 % or more; with sizes that hang on the label, the prediction-powered ones
+    in 91 % or more. Nothing is said of responses outside the population drawn from, and the
     readings are taken as right.
     Source: Särndal, Swensson, Wretman (1992), Model Assisted Survey Sampling, ch. 5 and 6;
     Angelopoulos et al. (2023), Science 382, 669-674; Franco, Little, Louis, Slud (2019),
@@ -234,19 +237,22 @@ def kappa_interval(
     """Estimate the kappa of two labellings of the population from labels of the sample.
 
     `cohen_kappa` of the table of Horvitz-Thompson weights, with the 2.5 and 97.5 percentiles over
-    `resampled_weights`. It has no limits where the two never differ: no resample can show that they
-    might. Undefined where one label only stands on both sides.
+    `resampled_weights`. It has no limits where fewer than `FEWEST_APART` units are labelled
+    differently: resamples of so few cannot show how many more there may be. Undefined where one
+    label only stands on both sides.
 
     Notes
     -----
-    Guarantee: none. Units of different strata that hold the same text are resampled as if they had
-    been read apart.
+    Guarantee: none. Over simulated draws of 60 and 150 units the limits, where there were any, held
+    the population's kappa in 89 to 100 %. Units of different strata that hold the same text are
+    resampled as if they had been read apart.
     Source: Cohen (1960, 1968); Särndal, Swensson, Wretman (1992), Model Assisted Survey Sampling,
     section 5.6 (functions of totals).
     """
     value = cohen_kappa(weighted_table(first, second, sample.weights), weights=weights)
-    if value is not None and [*first] == [*second]:
-        why = "no disagreement was seen, and no resample can show one"
+    apart = sum(a != b for a, b in zip(first, second, strict=True))
+    if value is not None and apart < FEWEST_APART:
+        why = f"labels differ on {apart} only, and resamples show limits from {FEWEST_APART} on"
         return Estimate(value, None, None, why)
     draws = resampled_weights(sample, seed=seed)
     found = kappas(weighted_table(first, second, draws), weights=weights)

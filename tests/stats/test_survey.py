@@ -173,15 +173,35 @@ def test_a_single_unit_of_a_stratum_shows_no_variation():
     assert (resampled_weights(sample([7], [1]), seed=1) == 7).all()
 
 
-def test_kappa_has_limits_only_where_two_differ_and_both_labels_stand():
+def test_kappa_has_limits_only_where_enough_differ_and_both_labels_stand():
     part = sample([100, 100], [20, 20])
     first = ["refused"] * 20 + ["answered"] * 20
-    second = ["refused"] * 17 + ["answered"] * 22 + ["undetermined"]
+    second = ["refused"] * 17 + ["answered"] * 21 + ["undetermined"] * 2
+    fewer = ["refused"] * 17 + ["answered"] * 22 + ["undetermined"]
     for weights in ("none", "linear"):
         found = kappa_interval(part, first, second, weights=weights, seed=1)
         assert 0 < found.low < found.estimate < found.high <= 1
-        same = kappa_interval(part, first, first, weights=weights, seed=1)
-        assert (same.estimate, same.low, same.high) == (1, None, None)
-        assert "no disagreement" in same.reason
+        for other, apart in ((fewer, 4), (first, 0)):
+            less = kappa_interval(part, first, other, weights=weights, seed=1)
+            assert less.estimate > found.estimate and (less.low, less.high) == (None, None)
+            assert f"labels differ on {apart} only" in less.reason
     alike = kappa_interval(part, ["answered"] * 40, ["answered"] * 40, weights="none", seed=1)
     assert alike.estimate is None and "one label only" in alike.reason
+
+
+def test_the_limits_of_kappa_hold_a_known_truth():
+    units, read = (400, 1500), (50, 100)
+    shares = [[0.85, 0.05, 0.1], [0.08, 0.02, 0.9]]
+    draws = np.random.default_rng([20261129, 1])
+    judged = ["refused"] * 50 + ["answered"] * 100
+    held = []
+    for _ in range(150):
+        real = [draws.multinomial(size, row) for size, row in zip(units, shares, strict=True)]
+        labels = []
+        for counts, number in zip(real, read, strict=True):
+            labels += [*draws.permutation(np.repeat(WORDS, counts))[:number]]
+        found = kappa_interval(sample(units, read), judged, labels, weights="linear", seed=1)
+        table = np.array([real[0], [0, 0, 0], real[1]])
+        truth = cohen_kappa(table, weights="linear")
+        held.append(found.low <= truth <= found.high)
+    assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 150)
