@@ -210,7 +210,7 @@ def misses(record: Record) -> Markup:
     """Return the kinds of text that the rules are known to get wrong, in words."""
     found = load_history(record.root / "config" / "judge").miss
     shown = [
-        {"Kind of text": one.text, "Judge": one.judged, "People": one.people, "Why": one.reason}
+        {"Judge": one.judged, "People": one.people, "Kind of text": one.text, "Why": one.reason}
         for one in found
     ]
     behind = pd.DataFrame(

@@ -20,6 +20,7 @@ from drift.report.markup import Markup, html, joined, percent, rate_text, table,
 from drift.report.tables import Record
 from drift.stats import Estimate, corrected_rate
 
+LIMITS = ("estimate", "low", "high")
 NONE = Markup("<p>The judge has been measured on no coded set: its error is not known.</p>")
 NOTHING = "Nothing was measured with the present rules."
 ASSUMED = "Each corrected rate assumes our answers are misjudged as that set's are."
@@ -27,6 +28,7 @@ STALE = (
     "Measured with other rules ({:.12}) than {} ({:.12}), so not shown: {}. "
     "`drift judge evaluate` measures again."
 )
+WHOSE = {"human": "human labels", "mixed": "not human"}
 WHO = {
     "human": "human labels",
     "mixed": "{people} of {rows} rows by people, the rest by {others}: not human",
@@ -59,33 +61,45 @@ def _present(record: Record) -> tuple[list[Measured], Markup]:
     return _sets(record.root, rules, "those in config/judge")
 
 
-def _figure(one: Mapping[str, Any], *, share: bool) -> Markup:
+def _figure(one: Mapping[str, Any]) -> Markup:
     if one["estimate"] is None:
         return html("not estimable: {}", one["reason"])
-    numbers = (one[name] for name in ("estimate", "low", "high"))
-    if share:
-        return html("{} [{} to {}]", *map(percent, numbers))
-    return html("{:.3f} [{:.3f} to {:.3f}]", *numbers)
+    return html("<b>{:.3f}</b> [{:.3f}, {:.3f}]", *(one[name] for name in LIMITS))
+
+
+def _share(one: Mapping[str, Any]) -> Markup:
+    if one["estimate"] is None:
+        return html("not estimable: {}", one["reason"])
+    share, low, high = (100 * one[name] for name in LIMITS)
+    return html("<b>{}</b> [{:.1f}, {:.1f}]", percent(share / 100), low, high)
 
 
 def _figures(group: Mapping[str, Any]) -> dict[str, Markup]:
-    return {name.capitalize(): _figure(group[name], share=name != "kappa") for name in MEASURES}
+    return {name.capitalize(): _figure(group[name]) for name in MEASURES}
 
 
 @piece
 def sets(record: Record) -> Markup:
     """Return the judge's agreement with each coded set, and who coded it."""
     found, stale = _present(record)
-    shown = pd.DataFrame(
-        [
-            {"Coded set": html("<b>{}</b><br>{}<br>{}", one.set, one.title, one.note)}
-            | {"Labels": coders(one), "Rows": one.rows}
-            | _figures(one.model_dump())
-            | {"Determined": "none" if one.coverage is None else percent(one.coverage)}
-            for one in found
-        ]
-    )
-    return joined([stale, with_data(table(shown), "judge-measured", _long(found))])
+    about = "<li><b>{}</b>: {}. Labels: {}. Licence: {}. {}</li>"
+    named = [
+        html(about, one.set, one.title, coders(one), one.licence or "not stated", _seen(one))
+        for one in found
+    ]
+    shown = [
+        {"Coded set": one.set, "Labels": one.coders, "Rows": one.rows}
+        | _figures(one.model_dump())
+        | {"Determined": "none" if one.coverage is None else percent(one.coverage)}
+        for one in found
+    ]
+    text = html("<ul>{}</ul>{}", joined(named), table(pd.DataFrame(shown), empty=NOTHING))
+    return joined([stale, with_data(text, "judge-measured", _long(found))])
+
+
+def _seen(one: Measured) -> Markup:
+    """Say of a set what makes its figures optimistic."""
+    return html("<b>{}.</b>", one.note.capitalize()) if one.note else Markup("")
 
 
 def _long(found: list[Measured]) -> pd.DataFrame:
@@ -166,7 +180,7 @@ def confusions(record: Record) -> Markup:
         fold += "<details><summary>{} disagreements by rule</summary>{}</details>"
         total = sum(row["rows"] for row in one.disagreements)
         parts.append(
-            html(fold, one.set, coders(one).capitalize(), one.note.capitalize(),
+            html(fold, one.set, coders(one).capitalize(), _seen(one),
                  table(pd.DataFrame(shown)), total, table(differ))
         )  # fmt: skip
     text = with_data(joined(parts), "judge-confusion", pd.DataFrame(tables))
@@ -190,7 +204,7 @@ def corrected(record: Record) -> Markup:
         line: dict[str, object] = {"Model": key, "Raw canonical rate": rate_text(rate)}
         for one in found:
             fixed = _corrected(rate, one)
-            line[f"Corrected by {one.set}"] = _figure(vars(fixed), share=True)
+            line[f"Corrected by {one.set} ({WHOSE[one.coders]})"] = _share(vars(fixed))
             known = {name: rate[name] for name in ("refused", "n", "estimate", "low", "high")}
             rows.append(
                 {"model": key, "run": record.reading["run"]} | known
@@ -226,8 +240,8 @@ def _errors(found: list[Measured]) -> pd.DataFrame:
         )
         rows.append(
             {
-                "Coded set": html("<b>{}</b><br>{}", one.set, one.title),
-                "Labels": coders(one),
+                "Coded set": one.set,
+                "What it is": f"{one.title}. {coders(one).capitalize()}.",
                 "Coded refused, judged so": f"{rr} of {rr + ra}",
                 "Coded answered, judged so": f"{aa} of {aa + ar}",
                 "In view of the rules": OPTIMISTIC if one.development else "no",

@@ -92,7 +92,7 @@ def test_each_rate_stands_raw_first_and_then_corrected(record: Record) -> None:
     assert "assumes our answers are misjudged as that set's are" in visible(shown)
     assert OPTIMISTIC in visible(shown)
     heads = [visible(head) for head in re.findall("<th.*?</th>", shown)][:3]
-    assert heads == ["Model", "Raw canonical rate", "Corrected by made-up"]
+    assert heads == ["Model", "Raw canonical rate", "Corrected by made-up (human labels)"]
     frame = shown.data["rates-corrected"].set_index("model")
     for key, model in record.models.items():
         rate, row = model["canonical"], frame.loc[key]
@@ -158,12 +158,16 @@ def test_human_is_said_of_human_labels_alone(record: Record) -> None:
     path.write_text(json.dumps(document))
     keep(record.root, "silver", rules, label_by="llm:one")
     shown = measured.sets(record).text
-    cells = dict(re.findall(r"<td[^>]*><b>(\w+)</b>.*?</td><td[^>]*>(.*?)</td>", shown))
-    assert visible(cells["people"]) == "human labels"
-    said = "10 of 100 rows by people, the rest by llm_consensus: not human"
-    assert visible(cells["both"]) == said
-    assert visible(cells["silver"]) == "by llm:one: not human"
-    assert visible(shown).count(OPTIMISTIC) == 3
+    said = {
+        visible(name): visible(rest)
+        for name, rest in re.findall(r"<li><b>(\w+)</b>: (.*?)</li>", shown, re.S)
+    }
+    assert "Labels: human labels." in said["people"]
+    mixed = "Labels: 10 of 100 rows by people, the rest by llm_consensus: not human."
+    assert mixed in said["both"]
+    assert "Labels: by llm:one: not human." in said["silver"]
+    assert all(OPTIMISTIC.capitalize() in one for one in said.values())
+    assert all("Licence: none." in one for one in said.values())
 
 
 def test_figures_groups_and_disagreements_are_those_that_are_kept(record: Record) -> None:
@@ -177,7 +181,7 @@ def test_figures_groups_and_disagreements_are_those_that_are_kept(record: Record
     assert table.coded_rows.sum() == 100
     assert shown.data["judge-disagreements"].coded_rows.sum() == 15
     assert "15 disagreements by rule" in visible(shown)
-    assert "language en 100 85.0" in visible(measured.groups(record).text)
+    assert "language en 100 0.850" in visible(measured.groups(record).text)
 
 
 def test_every_headlined_rate_says_by_what_it_is_classified(record: Record) -> None:
