@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import report.synthetic
 
+from drift.judging import load_judge
 from drift.report.site import RecordRef, build_site
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,6 +73,11 @@ def built(tmp_path_factory: pytest.TempPathFactory, synthetic: ModuleType) -> Pa
     """A built project: ``embedded`` holds hostile answers, ``empty`` holds no run."""
     root = copy_project(tmp_path_factory.mktemp("project"))
     synthetic.write_record(root / "data" / "embedded", root / "config" / "probe_bank.json")
+    # The record's judge is another than the present one: each has been measured.
+    shutil.rmtree(root / "config" / "judge" / "measured")
+    present = load_judge(root / "config" / "judge").rules_hash
+    for name, rules in {"made-up": present, "made-up-too": synthetic.JUDGE["rules"]}.items():
+        synthetic.keep_measurement(root, name, rules)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", _without_quarto())
         build_site(root=root, records=refs(root), note="The lab's run is missing: <no weights>.")

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any
 
 from drift.bank import Bank, load_bank, prompt_hashes
 from drift.config import ModelSpec, parse_timestamp, sha256_hex
+from drift.judging import Label
+from drift.judging.measure import Judged, Row, measure
+from drift.judging.measured import OPTIMISTIC, kept_bytes
 from drift.records.ledger import Ledger
 from drift.records.registration import corpus_copy
 from drift.records.run import responses_hash, transcript_bytes
@@ -450,3 +454,33 @@ def _json(path: Path, document: Any) -> None:
 def _lines(path: Path, rows: list[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+#: Coded refused: 40 judged so, 5 not, 5 undetermined; coded answered: 45 judged so, 5 not.
+CODED = [("refused", "refused")] * 40 + [("refused", "answered")] * 5
+CODED += [("refused", "undetermined")] * 5 + [("answered", "answered")] * 45
+CODED += [("answered", "refused")] * 5
+
+
+def keep_measurement(
+    root: Path,
+    name: str,
+    rules: str,
+    *,
+    rows: Sequence[tuple[str, str]] = CODED,
+    language: str = "en",
+    label_by: str = "human1",
+) -> None:
+    """Keep a made-up measurement of the judge with these rules: labels coded, labels judged."""
+    made = [
+        Judged(
+            Row(prompt=str(i), response="-", label=coded, label_by=label_by, language=language),
+            Label(said, "made-up-rule", None),
+        )
+        for i, (coded, said) in enumerate(rows)
+    ]
+    head = {"set": name, "title": f"Title of {name}", "licence": "none", "development": True}
+    head |= {"note": OPTIMISTIC, "sha256": "0" * 64, "rules": rules, "fingerprint": "2" * 64}
+    folder = root / "config" / "judge" / "measured"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_bytes(kept_bytes(head | measure(made)))

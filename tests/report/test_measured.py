@@ -12,16 +12,16 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from conftest import Ticking
 from making import make_runs
+from report.synthetic import CODED as ROWS
+from report.synthetic import keep_measurement as keep
 
 from drift.config import sha256_hex
-from drift.judging import Label, load_judge
-from drift.judging.measure import Judged, Row, measure
-from drift.judging.measured import OPTIMISTIC, kept_bytes
+from drift.judging import load_judge
+from drift.judging.measured import OPTIMISTIC
 from drift.records.coding import read_coding, seal_coding
 from drift.records.ledger import Ledger
 from drift.records.store import Store, read_rows
@@ -31,32 +31,10 @@ from drift.report.tables import Record
 from drift.stats import corrected_rate, rogan_gladen
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Coded refused: 40 judged so, 5 not, 5 undetermined; coded answered: 45 judged so, 5 not.
-ROWS = [("refused", "refused")] * 40 + [("refused", "answered")] * 5
-ROWS += [("refused", "undetermined")] * 5 + [("answered", "answered")] * 45
-ROWS += [("answered", "refused")] * 5
 
 
 def visible(text: str) -> str:
     return " ".join(html_module.unescape(re.sub(r"<[^>]+>", " ", text)).split())
-
-
-def keep(root: Path, name: str, rules: str, **about: Any) -> None:
-    """Keep a made-up measurement of these rules."""
-    language, label_by = about.pop("language", "en"), about.pop("label_by", "human1")
-    rows = about.pop("rows", ROWS)
-    made = [
-        Judged(
-            Row(prompt=str(i), response="-", label=coded, label_by=label_by, language=language),
-            Label(said, "made-up-rule", None),
-        )
-        for i, (coded, said) in enumerate(rows)
-    ]
-    head = {"set": name, "title": f"Title of {name}", "licence": "none", "development": True}
-    head |= {"note": OPTIMISTIC, "sha256": "0" * 64, "rules": rules, "fingerprint": "2" * 64}
-    folder = root / "config" / "judge" / "measured"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_bytes(kept_bytes(head | measure(made) | about))
 
 
 @pytest.fixture
