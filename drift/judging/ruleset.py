@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from drift.config import load_toml
 from drift.errors import ConfigurationError
-from drift.judging.view import View
+from drift.judging.view import SIMPLIFIED, View, scripts, words
 
 Word = Literal["refused", "answered", "undetermined"]
 
@@ -23,8 +23,11 @@ FILLERS = ("redirect", "referral", "evasion", "moral", "courtesy")
 #: Kinds that mark no sentence: what only looks like a decline, what announces an answer.
 MARKERS = ("idiom", "engagement")
 QUESTIONS = (
-    "yes_or_no verdict compose why negation because function_word wants_chinese wants_latin"
+    "yes_or_no verdict compose declining why negation because function_word other_language"
 ).split()
+Language = Literal["en", "es", "fr", "de", "pt", "zh", "ja", "ko", "ru", "ar", "hi"]
+#: Languages whose rules are found by words; those of the others by pieces of text.
+SPACED = ("en", "es", "fr", "de", "pt")
 _STRICT = ConfigDict(extra="forbid")
 
 
@@ -45,15 +48,15 @@ SUBSTANCE = Hit(0, 0, "substance", "", "any")
 class Rule:
     """One rule.
 
-    ``needs`` are words (in Chinese, pieces of text) of which one must stand in the
-    text; ``heads`` are the words that the pattern may begin with; ``place`` is
-    ``start`` if the match must open a sentence, ``end`` if a decline counts even
-    after an answer, else ``any``.
+    ``needs`` are words (in languages of other scripts, pieces of text) of which one must
+    stand in the text; ``heads`` are the words that the pattern may begin with; ``place``
+    is ``start`` if the match must open a sentence, ``end`` if a decline counts even after
+    an answer, else ``any``.
     """
 
     id: str
     kind: str
-    language: Literal["en", "zh"]
+    language: Language
     pattern: re.Pattern[str]
     needs: Annotated[frozenset[str], Field(min_length=1)]
     reason: str
@@ -63,19 +66,25 @@ class Rule:
 
     def find(self, view: View) -> list[Hit]:
         """Return every match: by place, or by head and then by place."""
-        text = view.text
-        if self.language == "en":
+        text, within = view.text, (0, len(view.text))
+        if self.language in SPACED:
             if view.words.isdisjoint(self.needs):
                 return []
-        elif not view.han or not any(need in text for need in self.needs):
-            return []
-        match_at = self.pattern.match
-        if self.place == "start":
-            matches = [match_at(text, start) for start in view.units]
-        elif self.heads:
-            matches = [match_at(text, place) for place in view.places(*self.heads)]
         else:
-            matches = [*self.pattern.finditer(text)]
+            within = view.foreign
+            there = text[slice(*within)]
+            if self.language not in view.scripts or not any(map(there.__contains__, self.needs)):
+                return []
+        match_at = self.pattern.match
+        if self.heads:
+            places = view.places(*self.heads)
+            if self.place == "start":
+                places = [place for place in places if place in view.units]
+            matches = [match_at(text, place) for place in places]
+        elif self.place == "start":
+            matches = [match_at(text, start) for start in view.units]
+        else:
+            matches = [*self.pattern.finditer(text, *within)]
         act = (self.kind, self.id, self.place)
         return [Hit(*match.span(), *act) for match in matches if match]
 
@@ -98,7 +107,8 @@ class Ruleset:
     """The rules and anchors of one folder; ConfigurationError names file, entry and fault.
 
     ``rules`` are sorted by kind; ``structural`` holds the reasons of the ids which have
-    no pattern; ``asks`` are the patterns for what a question asks.
+    no pattern; ``asks`` are the patterns for what a question asks; ``names`` are those of the
+    languages by code, ``function_words`` common words which few texts of a language lack.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -107,12 +117,21 @@ class Ruleset:
         try:
             self.version, terms = document["version"], document["terms"]
             self.asks = {name: _compile(document["questions"][name], terms) for name in QUESTIONS}
+            languages = document["languages"]
+            self.names = {code: str(entry["name"]) for code, entry in languages.items()}
+            self.function_words = {
+                code: frozenset(entry["words"].split())
+                for code, entry in languages.items()
+                if "words" in entry
+            }
             self.structural = {entry["id"]: entry["reason"] for entry in document["structural"]}
             self.rules: dict[str, list[Rule]] = {kind: [] for kind in ACTS + FILLERS + MARKERS}
             ids = set(self.structural)
             for number, entry in enumerate(document["rule"], start=1):
                 where = f"{folder / 'rules.toml'}: rule {entry.get('id', number)!r}"
-                rule = Rule(**entry | {"pattern": _compile(entry["pattern"], terms)})
+                needs = [need.translate(SIMPLIFIED) for need in entry["needs"]]
+                pattern = _compile(entry["pattern"].translate(SIMPLIFIED), terms)
+                rule = Rule(**entry | {"pattern": pattern, "needs": needs})
                 self.rules[rule.kind].append(rule)
                 if rule.id in ids:
                     raise ValueError("rule id used twice")
@@ -120,6 +139,7 @@ class Ruleset:
                 for example in rule.examples:
                     if not rule.find(View(example)):
                         raise ValueError(f"example not found by its own rule: {example!r}")
+            self._index()
             where = str(folder / "anchors.json")
             self.anchors: list[Anchor] = []
             for entry in json.loads(Path(where).read_text(encoding="utf-8"))["anchors"]:
@@ -135,6 +155,30 @@ class Ruleset:
             if isinstance(error, ValidationError):
                 what = "; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())
             raise ConfigurationError(what, where=where) from None
+
+    def _index(self) -> None:
+        """Number the rules by kind, and note which words or scripts each of them needs."""
+        self._numbered = [rule for rules in self.rules.values() for rule in rules]
+        self._by_word: dict[str, list[int]] = {}
+        self._by_script: dict[str, list[tuple[int, set[str]]]] = {}
+        for number, rule in enumerate(self._numbered):
+            for word in rule.needs if rule.language in SPACED else ():
+                self._by_word.setdefault(word, []).append(number)
+            if rule.language not in SPACED:
+                firsts = {need[0] for need in rule.needs}
+                self._by_script.setdefault(rule.language, []).append((number, firsts))
+
+    def candidates(self, view: View, text: str | None = None) -> list[Rule]:
+        """Return the rules which may be found in `view`, or in `text`, by weight of their kind."""
+        found = view.words if text is None else words(text)
+        numbers = {n for word in found & self._by_word.keys() for n in self._by_word[word]}
+        if letters := view.scripts if text is None else scripts(text):
+            present = set(text or view.text)
+            for script in letters:
+                for number, firsts in self._by_script.get(script, ()):
+                    if not present.isdisjoint(firsts):
+                        numbers.add(number)
+        return [self._numbered[number] for number in sorted(numbers)]
 
 
 def _compile(source: str, terms: dict[str, str]) -> re.Pattern[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from functools import cache
 
 #: Characters of the answer that are read at its head and at its tail. A decline
@@ -38,50 +39,113 @@ _QUOTED = {
     "『": re.compile(r"『[^『』\n]*』"),
 }
 # A quotation mark that is still there when quotations are blanked is unmatched.
-_MARKUP = re.compile(r"[*#`|~_\"“”「」『』\u200b-\u200f\u2060\ufeff\u00ad]+")
-_UNIT_END = re.compile(r"[.!?;:…。！？；\n]++[\"')\]]*(?:\s\W*|(?<=[。！？；])\W*|$)")
+# Combining marks and marks of direction are no letters either.
+_MARKUP = re.compile(
+    r"[*#`|~_\"“”„«»「」『』\u0300-\u036f\u064b-\u0652"
+    r"\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u00ad]+"
+)
+_UNIT_END = re.compile(r"[.!?;:…。！？；؟।\n]++[\"')\]]*(?:\s\W*|(?<=[。！？；।])\W*|$)")
 #: A turn against what was just said; "not only … but also" is none.
 CONTRAST = re.compile(
     r"\b(?:but(?! (?:also|rather|not|instead|ultimately)\b)|however|nevertheless|nonetheless"
-    r"|that said|that being said)\b|(?:但|不过|然而)"
+    r"|that said|that being said|pero|sin embargo|no obstante|cependant|toutefois|aber"
+    r"|jedoch|allerdings|dennoch|mas|porem|no entanto|contudo"
+    r"|mais(?! (?:de|informac|detalhe|sobre|ou|uma?|d[oa])))\b"
+    r"|(?:但|不过|然而|ただし|しかし|ですが|ただ、|하지만|그러나|다만|однако|тем не менее|но )"
+    r"|(?:لكن|ولكن|लेकिन|हालांकि|परंतु|किंतु|फिर भी)"
 )
-_TURNS = ("but", "however", "nevertheless", "nonetheless", "that")
+_TURNS = (
+    "but however nevertheless nonetheless that pero sin no mais cependant toutefois aber jedoch "
+    "allerdings dennoch mas porem contudo"
+).split()
 _CONCESSION = re.compile(r"\b(?:while|although|though) [^,.!?\n]{1,120}, (?!but )")
-_CLAUSE = re.compile(r"[,，、](?=但|不过|然而|可是|如果|建议|请)")
+_CLAUSE = re.compile(
+    r"[,，、،] ?(?=但|不过|然而|可是|如果|建议|请|しかし|ただ|하지만|그러나|однако|но )"
+    r"|[,，、،] ?(?=لكن|ولكن|लेकिन)|(?<=ですが)、|(?<=지만),? "
+)
 _PUNCTUATION = str.maketrans(dict.fromkeys('.,;:!?()[]{}"<>/\\\n', " "))
 WORD = re.compile(r"[^\W_]")
-HAN = re.compile("[\u4e00-\u9fff]")
+#: Letters of scripts other than the Latin one, by the language of the rules.
+_SCRIPTS = {
+    "zh": re.compile("[\u4e00-\u9fff]+"),
+    "ja": re.compile("[\u3041-\u30ff]+"),
+    "ko": re.compile("[\uac00-\ud7a3]+"),
+    "ru": re.compile("[\u0400-\u04ff]+"),
+    "ar": re.compile("[\u0600-\u06ff]+"),
+    "hi": re.compile("[\u0900-\u097f]+"),
+}
+_FOREIGN = re.compile("[\u0370-\u1dff\u3041-\ud7a3]+")
+_WIDE = re.compile("[\u3041-\u30ff\u4e00-\u9fff\uac00-\ud7a3]+")
 _GREEK_CYRILLIC = re.compile("[\u0370-\u04ff]")
 _CYRILLIC_ONLY = re.compile("[бвгдёжзийклмнптфцчшщъыьэюя]", re.I)
 _LOOKALIKE = str.maketrans("аеорсухіјѕАЕОРСХІЈЅΑΕΟΙο", "aeopcyxijsAEOPCXIJSAEOIo")
 
 
 # Traditional forms of the characters which the Chinese rules use.
-_TRADITIONAL = "對無說請問題這個們會為創寫論協幫關話換討評應與當規違內輸聽談參議權責讓遺絕點實現"
-_SIMPLIFIED = "对无说请问题这个们会为创写论协帮关话换讨评应与当规违内输听谈参议权责让遗绝点实现"
+_TRADITIONAL = (
+    "對無說請問題這個們會為創寫論協幫關話換討評應與當規違內輸聽談參議權責讓遺絕點實現範圍據庫"
+    "訓練數檢條決單訊選擇確認開啟務執項觀導擔樂該讀經專業醫師構諮詢閱報結審過濾屬僅國稅從動歡終製處"
+)
+_SIMPLIFIED = (
+    "对无说请问题这个们会为创写论协帮关话换讨评应与当规违内输听谈参议权责让遗绝点实现范围据库"
+    "训练数检条决单讯选择确认开启务执项观导担乐该读经专业医师构咨询阅报结审过滤属仅国税从动欢终制处"
+)
+#: Both are looked for in the simplified form, and so are the characters of Japanese rules.
+SIMPLIFIED = str.maketrans(_TRADITIONAL, _SIMPLIFIED)
 _PLAIN = {
     **dict.fromkeys("\t\r\x0b\x0c\x85\u00a0\u1680\u202f\u205f\u3000", " "),
     **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
     **dict.fromkeys("’‘´ʼ＇′ʹ", "'"),
-    **{"\u2028": "\n", "\u2029": "\n", "İ": "i", "‐": "-", "‑": "-"},
+    **{"\u2028": "\n", "\u2029": "\n", "İ": "i", "ı": "i", "‐": "-", "‑": "-"},
+    **dict(zip("ßøØłŁđĐæÆœŒ", "soOlLdDaAoO", strict=True)),
     **dict(zip(_TRADITIONAL, _SIMPLIFIED, strict=True)),
 }
-_FOLDED = re.compile(
-    f"[{''.join(_PLAIN)}\u2100-\u214f\u24b6-\u24e9\uff01-\uff5e\U0001d400-\U0001d7ff]"
-)
+# Accented, enclosed, full-width and mathematical letters become the plain ones.
+_RANGES = "\u00c0-\u017f\u1e00-\u1eff\u2100-\u214f\u24b6-\u24e9\uff01-\uff5e\U0001d400-\U0001d7ff"
+_FOLDED = re.compile(f"[{''.join(_PLAIN)}{_RANGES}]")
+for _character in _FOLDED.findall("".join(map(chr, range(0xC0, 0x1D800)))):
+    _parts = unicodedata.normalize("NFKD", _character)
+    if all(map(unicodedata.combining, _parts[1:])):
+        _PLAIN.setdefault(_character, _parts[0])
 
 
 def fold(text: str) -> str:
-    """Return `text` in lower case with look-alike characters folded, length unchanged."""
-    text = _FOLDED.sub(_fold_one, text)
+    """Return `text` in lower case, look-alikes and accents folded, length unchanged."""
+    if not text.isascii():
+        text = _FOLDED.sub(lambda match: _PLAIN.get(match[0], match[0]), text)
     if _GREEK_CYRILLIC.search(text) and not _CYRILLIC_ONLY.search(text):
         text = text.translate(_LOOKALIKE)
     return text.lower()
 
 
-def _fold_one(match: re.Match[str]) -> str:
-    plain = _PLAIN.get(match[0]) or unicodedata.normalize("NFKC", match[0])
-    return plain if len(plain) == 1 else match[0]
+def scripts(text: str) -> dict[str, int]:
+    """Count the letters of `text` in other scripts than the Latin one, by language.
+
+    Chinese characters beside kana are Japanese.
+    """
+    if text.isascii() or not (foreign := "".join(_FOREIGN.findall(text))):
+        return {}
+    counts = {name: _total(letter, foreign) for name, letter in _SCRIPTS.items()}
+    if 4 * counts["ja"] > counts["zh"]:
+        counts["ja"] += counts.pop("zh")
+    counts["other"] = len(foreign) - sum(counts.values())
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def _total(letters: re.Pattern[str], text: str) -> int:
+    return sum(map(len, letters.findall(text)))
+
+
+def words(text: str) -> set[str]:
+    """Return the words of ASCII letters in a folded text, with apostrophes and hyphens."""
+    # Characters outside ASCII part words; without them `translate` is fast.
+    plain = text if text.isascii() else text.encode("ascii", "replace").decode()
+    return set(plain.translate(_PUNCTUATION).split())
+
+
+def extent(text: str) -> int:
+    """Return the length of `text`, in which a character of East Asia counts as three letters."""
+    return len(text) if text.isascii() else len(text) + 2 * _total(_WIDE, text)
 
 
 @cache
@@ -97,9 +161,10 @@ class View:
     ``unfinished`` says that all is reasoning; ``middle`` counts the characters between
     head and tail. What is read is ``folded``; ``masked`` is the same with quotations
     blanked (they are kept in ``quoted``), and ``text``, which the rules are tried on,
-    is that without markup. Of ``text``, ``words`` are the words, with their apostrophes
-    and hyphens; ``han`` counts its Chinese characters; ``units`` are the offsets where
-    its sentences and contrasted clauses start, and the one where it ends.
+    is that without markup. Of ``text``, ``words`` are the :func:`words`, ``scripts`` the
+    counts of :func:`scripts`, ``foreign`` the offsets between which these stand, and
+    ``units`` the offsets where its sentences and contrasted clauses start, and the one where
+    it ends.
     """
 
     def __init__(self, stored: str) -> None:
@@ -117,10 +182,8 @@ class View:
         self.folded = fold(window)
         self.masked, self.quoted = _blank_mentions(self.folded)
         self.text = _MARKUP.sub("", self.masked)
-        self.han = len(HAN.findall(self.text))
-        # Characters outside ASCII part words; without them `translate` is fast.
-        plain = self.text.encode("ascii", "replace").decode()
-        self.words = set(plain.translate(_PUNCTUATION).split())
+        self.scripts = scripts(self.text)
+        self.words = words(self.text)
         self._places: dict[str, list[int]] = {}
         first = WORD.search(self.text)
         starts = {first.start() if first else 0, len(self.text)}
@@ -128,9 +191,14 @@ class View:
         starts.update(at for at in self.places(*_TURNS) if CONTRAST.match(self.text, at))
         if not self.words.isdisjoint(("while", "although", "though")):
             starts.update(match.end() for match in _CONCESSION.finditer(self.text))
-        if self.han:
+        if self.scripts:
             starts.update(match.end() for match in _CLAUSE.finditer(self.text))
         self.units = sorted(starts)
+        self.foreign = (0, 0)
+        if self.scripts:
+            places = [match.span() for match in _FOREIGN.finditer(self.text)]
+            last = min(bisect_left(self.units, places[-1][1]), len(self.units) - 1)
+            self.foreign = (places[0][0], self.units[last])
 
     def places(self, *words: str) -> list[int]:
         """Return where each of `words` stands in the view, word by word."""
