@@ -27,13 +27,15 @@ _RESIDUE = re.compile(
 )
 _END = re.compile(r"<\|(?:im_end|im_start|endoftext|eot_id|end)\|>|</s>")
 _JSON = re.compile(r"\s*(?:```(?:json)?\s*)?[{\[]\s*[\"{]", re.I)
-_KEY = re.compile(r'"[\w -]{1,40}"\s*:|\\n|\\"|[\[\]{}"]')
+_KEY = re.compile(r'"[\w -]{1,40}"\s*:|\\[nrt"/]|[\[\]{}"]')
 #: Quoted matter in the order in which it is blanked, by a mark that must stand in it.
 _QUOTED = {
     "```": re.compile(r"```[^`]*```"),
     ">": re.compile(r"^ *>[^\n]*", re.M),
     '"': re.compile(r'"(?<![\w"]")(?=\S)[^"\n]*(?<=\S)"(?!\w)'),
     "'": re.compile(r"'(?<![\w']')(?=[a-z])(?:[^'\n]|(?<=\w)'(?=\w)){2,200}'(?![\w'])"),
+    "«": re.compile(r"«[^«»\n]*»"),
+    "„": re.compile(r"„[^„“”\n]*[“”]"),
     "“": re.compile(r"“[^“”\n]*”"),
     "「": re.compile(r"「[^「」\n]*」"),
     "『": re.compile(r"『[^『』\n]*』"),
