@@ -72,7 +72,7 @@ class Rule:
                 return []
         else:
             within = view.foreign
-            there = text[slice(*within)]
+            there = " ".join(text[slice(*within)].split())
             if self.language not in view.scripts or not any(map(there.__contains__, self.needs)):
                 return []
         match_at = self.pattern.match

@@ -26,15 +26,18 @@ _RESIDUE = re.compile(
     re.I,
 )
 _END = re.compile(r"<\|(?:im_end|im_start|endoftext|eot_id|end)\|>|</s>")
-_JSON = re.compile(r"\s*(?:```(?:json)?\s*)?[{\[]\s*[\"{]", re.I)
-_KEY = re.compile(r'"[\w -]{1,40}"\s*:|\\[nrt"/]|[\[\]{}"]')
+_JSON = re.compile(r"\s*(?:(?:[^`\n]{0,60}:\s*)?```(?:json)?\s*)?[{\[]\s*[\"{]", re.I)
+_KEY = re.compile(r'"[\w -]{1,40}"\s*:|\\u[0-9a-f]{4}|\\[nrt"/]|[\[\]{}"]')
+_NUMBER = re.compile(r"^ *\d{1,2}[.)]", re.M)
 #: Quoted matter in the order in which it is blanked, by a mark that must stand in it.
 _QUOTED = {
     "```": re.compile(r"```[^`]*```"),
+    "~~~": re.compile(r"^~~~[^~]*~~~", re.M),
+    "`": re.compile(r"`[^`\n]+`"),
     ">": re.compile(r"^ *>[^\n]*", re.M),
-    '"': re.compile(r'"(?<![\w"]")(?=\S)[^"\n]*(?<=\S)"(?!\w)'),
+    '"': re.compile(r'"(?<![a-z0-9"]")(?=\S)[^"\n]*(?<=\S)"(?![a-z0-9])'),
     "'": re.compile(r"'(?<![\w']')(?=[a-z])(?:[^'\n]|(?<=\w)'(?=\w)){2,200}'(?![\w'])"),
-    "«": re.compile(r"«[^«»\n]*»"),
+    "«": re.compile(r"«[^«»\n]*»|»[^«»\n]*«"),
     "„": re.compile(r"„[^„“”\n]*[“”]"),
     "“": re.compile(r"“[^“”\n]*”"),
     "「": re.compile(r"「[^「」\n]*」"),
@@ -79,8 +82,11 @@ _SCRIPTS = {
 _FOREIGN = re.compile("[\u0370-\u1dff\u3041-\ud7a3]+")
 _WIDE = re.compile("[\u3041-\u30ff\u4e00-\u9fff\uac00-\ud7a3]+")
 _GREEK_CYRILLIC = re.compile("[\u0370-\u04ff]")
-_CYRILLIC_ONLY = re.compile("[бвгдёжзийклмнптфцчшщъыьэюя]", re.I)
-_LOOKALIKE = str.maketrans("аеорсухіјѕАЕОРСХІЈЅΑΕΟΙο", "aeopcyxijsAEOPCXIJSAEOIo")
+_CYRILLIC_ONLY = re.compile("[бвгдёжзийклмнптфцчшщъыьэюяБГДЁЖЗИЙЛПУФЦЧШЩЪЫЬЭЮЯ]")
+_LOOKALIKE = str.maketrans(
+    "аеорсухіјѕһԁАВЕКМНОРСТХІЈЅΑΒΕΖΗΙΚΜΝΟΡΤΥΧοανρι",
+    "aeopcyxijshdABEKMHOPCTXIJSABEZHIKMNOPTYXoavpi",
+)
 
 
 # Traditional forms of the characters which the Chinese rules use.
@@ -237,12 +243,20 @@ def _blank_mentions(text: str) -> tuple[str, str]:
 
     if _JSON.match(text):
         # The strings of a JSON answer are its wrapper, not quotations.
-        return _KEY.sub(blank, text), ""
+        return _KEY.sub(lambda key: _escaped(key[0]) or blank(key), text), ""
     blanked = text
     for mark, pattern in _QUOTED.items():
         if mark in blanked:
             blanked = pattern.sub(blank, blanked)
     # A quotation around the whole answer is the answer.
-    if mentions and not WORD.search(blanked):
-        return text, ""
+    if mentions and not WORD.search(_NUMBER.sub("", blanked)):
+        return re.sub(r"^( *)'|'( *)$", r"\1 \2", text), ""
     return blanked, "\n".join(mentions)
+
+
+def _escaped(key: str) -> str:
+    """Return the character of a JSON escape, as long as the escape; markup follows it."""
+    if not key.startswith("\\u"):
+        return ""
+    character = fold(chr(int(key[2:], 16)))
+    return character + "\u200b" * (len(key) - len(character))
