@@ -8,6 +8,7 @@ of the view can be traced back to the stored text.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from bisect import bisect_left
@@ -27,7 +28,7 @@ _RESIDUE = re.compile(
 )
 _END = re.compile(r"<\|(?:im_end|im_start|endoftext|eot_id|end)\|>|</s>")
 _JSON = re.compile(r"\s*(?:(?:[^`\n]{0,60}:\s*)?```(?:json)?\s*)?[{\[]\s*[\"{]", re.I)
-_KEY = re.compile(r'"[\w -]{1,40}"\s*:|\\u[0-9a-f]{4}|\\[nrt"/]|[\[\]{}"]')
+_KEY = re.compile(r'"[\w -]{1,40}"\s*:|(?:\\u[0-9a-f]{4})+|\\[nrt"/]|[\[\]{}"]')
 _NUMBER = re.compile(r"^ *\d{1,2}[.)]", re.M)
 #: Quoted matter in the order in which it is blanked, by a mark that must stand in it.
 _QUOTED = {
@@ -263,8 +264,8 @@ def _blank_mentions(text: str) -> tuple[str, str]:
 
 
 def _escaped(key: str) -> str:
-    """Return the character of a JSON escape, as long as the escape; markup follows it."""
+    """Return the characters of JSON escapes, with markup after them to the same length."""
     if not key.startswith("\\u"):
         return ""
-    character = fold(chr(int(key[2:], 16)))
-    return character + "\u200b" * (len(key) - len(character))
+    characters = fold(json.loads(f'"{key}"'))
+    return characters + "\u200b" * (len(key) - len(characters))
