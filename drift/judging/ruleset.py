@@ -72,8 +72,9 @@ class Rule:
                 return []
         else:
             within = view.foreign
-            there = " ".join(text[slice(*within)].split())
-            if self.language not in view.scripts or not any(map(there.__contains__, self.needs)):
+            if self.language not in view.scripts:
+                return []
+            if not any(map(view.there.__contains__, self.needs)):
                 return []
         match_at = self.pattern.match
         if self.heads:

@@ -216,6 +216,8 @@ class View:
             places = [match.span() for match in _FOREIGN.finditer(self.text)]
             last = min(bisect_left(self.units, places[-1][1]), len(self.units) - 1)
             self.foreign = (places[0][0], self.units[last])
+        #: What stands there, its white space made single spaces.
+        self.there = " ".join(self.text[slice(*self.foreign)].split())
 
     def places(self, *words: str) -> list[int]:
         """Return where each of `words` stands in the view, word by word."""
