@@ -148,6 +148,30 @@ def derive_all(store: Store, lines: Iterable[Line]) -> Iterator[tuple[Fold, Deri
         yield fold, derived
 
 
+def derive_under(store: Store, lines: Iterable[Line], rules: str) -> Iterator[tuple[Fold, Derived]]:
+    """Yield what :func:`derive_all` would, had the judge with this rules hash been registered.
+
+    `rules` names a judge of a declared rescoring; runs that it has not labelled are left out.
+    Nothing that is sealed or derived on disk reads this: it answers whether another version of
+    the judge would have led to other findings.
+    """
+    lines = list(lines)
+    labels = {
+        line.body["run"]: line
+        for line in lines
+        if line.kind == "labels" and line.body["judge"]["rules"] == rules
+    }
+    fold = Fold(store)
+    for line in lines:
+        if line.kind == "run" and (labelled := labels.get(line.body["run"])):
+            fold.feed(line)
+            if derived := fold.feed(labelled):
+                yield fold, derived
+        elif line.kind == "registration" and labels:
+            judge = line.body["judge"] | next(iter(labels.values())).body["judge"]
+            fold.feed(Line({**line.body, "judge": judge}, line.hash))
+
+
 def derived_files(
     store: Store, lines: Iterable[Line], baselines: list[tuple[int, dict[str, Any]]]
 ) -> Iterator[tuple[Path, bytes]]:

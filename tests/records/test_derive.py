@@ -10,6 +10,7 @@ from loopback import Loopback, Reply, Request, failing
 from making import answering, make_runs, record, run, write_panel
 
 from drift.errors import IntegrityError
+from drift.records.derive import Derived, derive_all, derive_under
 from drift.records.ledger import Ledger
 from drift.records.store import Store, read_rows
 from drift.records.verify import verify_record
@@ -80,3 +81,35 @@ def test_baselines_that_a_kill_left_out_are_sealed_by_the_next_command(
         pass
     found = verify_record(folder, root=project)
     assert (found.problems, found.notes, found.lines) == ([], [], len(lines))
+
+
+def test_a_record_can_be_read_as_if_a_later_judge_had_been_the_registered_one(
+    project: Path, clock: Ticking
+) -> None:
+    folder = make_runs(project, clock, 3, lambda request: "1989" in request.prompt)
+    rules = project / "config" / "judge" / "rules.toml"
+    text = rules.read_text(encoding="utf-8")
+    decline = 'kind = "decline"'
+    assert decline in text
+    # No rule is a decline any more, so that each refusal becomes an answer.
+    rules.write_text(text.replace(decline, 'kind = "courtesy"'), encoding="utf-8")
+    made = record(project, clock)
+    with made.opened():
+        moved = made.rescore()
+    lines = list(Ledger(folder).backwards())[::-1]
+    first, second = dict.fromkeys(
+        line.body["judge"]["rules"] for line in lines if line.kind == "labels"
+    )
+    store = Store(folder)
+    registered = [derived for _, derived in derive_all(store, lines)]
+    assert [derived for _, derived in derive_under(store, lines, first)] == registered
+    other = [derived for _, derived in derive_under(store, lines, second)]
+
+    def refused(found: list[Derived]) -> list[list[int]]:
+        models = [derived.reading["models"].values() for derived in found]
+        return [[model["canonical"]["refused"] for model in of] for of in models]
+
+    assert moved and len(other) == len(registered) == 3
+    assert any(map(any, refused(registered))) and not any(map(any, refused(other)))
+    assert [derived.run for derived in other] == [derived.run for derived in registered]
+    assert list(derive_under(store, lines, "0" * 64)) == []
