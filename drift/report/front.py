@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from drift.report import lab
 from drift.report.display import no_run
 from drift.report.markup import Markup, escaped, fill, html, joined, percent, when
 from drift.report.pages import (
@@ -32,12 +33,17 @@ def front_page(records: Sequence[Record], note: str | None) -> str:
     Records of real models come before those that were made to measure the instrument.
     """
     parts = [html('<p class="drift-banner">{}</p>', note)] if note else []
-    for record in sorted(records, key=lambda record: KINDS.index(kind(record))):
-        named = {"name": record.name, "title": title(record), "kind": KIND_NAMES[kind(record)]}
+    for record in sorted(records, key=lambda record: KINDS.index(_kind(record))):
+        named = {"name": record.name, "title": title(record), "kind": KIND_NAMES[_kind(record)]}
         section = fill(record.root, "front", of=_at(record), **named)
         # The pages of a record link to each other, and the front page to all of them.
         parts.append(Markup(section.replace('href="', f'href="report/{record.name}/')))
     return "\n".join(["```{=html}", *parts, "```", ""])
+
+
+def _kind(record: Record) -> str:
+    """Return what a record is, or will be: the default panel runs on this machine."""
+    return kind(record) if record.reading or record.name != "embedded" else "machine"
 
 
 def _at(record: Record) -> Markup:
@@ -58,7 +64,12 @@ def _at(record: Record) -> Markup:
         reading=record.reading,
         when=when(record.reading["started_at"]),
         models=shown,
-        truth=html(' · <a href="truth.html">truth</a>') if record.store.truth.exists() else "",
+        lab=lab.headline(record),
+        more=joined(
+            html(' · <a href="{0}.html">{0}</a>', page)
+            for page, path in (("truth", record.store.truth), ("lab", record.store.plan))
+            if path.exists()
+        ),
     )
 
 

@@ -40,9 +40,9 @@ NO_FULL = Markup("no full run in this series yet")
 #: What a record can be, in the order of the front page.
 KIND_NAMES = {
     "real": "real models",
-    "machine": "real models, weights fixed by hash: a change here is not theirs",
-    "laboratory": "real models, changed on purpose",
-    "scripted": "scripted models, known truth",
+    "machine": "this machine's own run: weights fixed by hash, so a change here is not theirs",
+    "laboratory": "real models, changes declared beforehand",
+    "scripted": "scripted, known truth",
 }
 KINDS = list(KIND_NAMES)
 NOTICES = {"scripted": SCRIPTED, "laboratory": LABORATORY}

@@ -238,7 +238,7 @@ def test_records_made_to_measure_come_last_and_ten_scripted_models_are_folded(
     assert shown.index('id="record-embedded"') < shown.index('id="record-phantom"')
     inside = shown[shown.index('id="record-phantom"') :]
     assert "<details><summary>10 models</summary>" in inside
-    assert "Phantom models <small>scripted models, known truth</small>" in inside
+    assert "Phantom models <small>scripted, known truth</small>" in inside
     assert "<summary>2 models</summary>" not in shown
 
 

@@ -1,0 +1,433 @@
+"""What the answers of a laboratory record did before and after the change on each server.
+
+Evidence and flips against runs, the rate run by run, answers side by side, what all of it cost,
+and whether another version of the judge would have read anything else out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator
+
+from drift.config import parse_timestamp
+from drift.records.compare import ONE_LOOK, compare_runs
+from drift.records.derive import derive_under
+from drift.records.ledger import Ledger
+from drift.records.moves import compare_judges
+from drift.records.run import DETERMINED
+from drift.records.store import judge_folder, read_rows
+from drift.report.alarm import number
+from drift.report.cards import SHOWN
+from drift.report.display import figure
+from drift.report.figures import COLOURS, INK, LINE, MUTED, Picture
+from drift.report.lab import Lab, opened
+from drift.report.markup import Markup, fill, html, joined, percent, rate_text, table, with_data
+from drift.report.pages import chip, family_links
+from drift.report.tables import Record, StoredRun, each, evidence, rates_over_runs, readings
+
+#: Processes drawn, the state-setting one first; how each is drawn.
+DRAWN: dict[str, dict[str, Any]] = {
+    "home": {"color": INK, "linewidth": 2.0},
+    "pairs": {"color": COLOURS[0], "linewidth": 1.4, "linestyle": (0, (4, 2))},
+}
+FLIPS = "flips"
+#: Runs shown on either side of a change.
+BESIDE = 10
+TOKENS = ["prompt_tokens", "completion_tokens"]
+
+
+@opened
+def course(lab: Lab, caption: str) -> Markup:
+    """Return the figure of evidence and flips against runs, one row of panels a subject."""
+    record = lab.record
+    found = evidence(record)
+    found = found[found.process.isin(DRAWN)]
+    found = found.assign(number=found.run.map(lab.numbers))
+    flips = pd.DataFrame(
+        [
+            {"model": row["model"], "process": FLIPS, "run": row["run"], "y": row["flips"]}
+            for row in record.churn
+            if row["flips"] is not None
+        ]
+    )
+    flips = flips.assign(number=flips.run.map(lab.numbers), part=0, entered="")
+    frame = pd.concat([found, flips], ignore_index=True)
+    frame["changed"] = frame.model.map(lab.changed)
+    order = frame.model.map(list(record.models).index)
+    frame = frame.assign(order=order).sort_values("order", kind="stable", ignore_index=True)
+    behind = frame.assign(
+        what=frame.model + " " + frame.process,
+        said=[number(row.y) if row.process != FLIPS else f"{row.y:.0f}" for row in each(frame)],
+    ).pivot_table("said", "number", "what", aggfunc="last", sort=False)
+    behind = behind.sort_index(ascending=False).reset_index().rename(columns={"number": "Run"})
+    tidy = found[["model", "process", "run", "number", "entered"]].assign(evidence=found.y)
+    kind = Picture(
+        partial(panels, levels=record.reading["alarm"]["thresholds"]),
+        describe_panels,
+        lambda frame: 1.8 * frame.model.nunique(),
+        left=0.45,
+        right=0.1,
+        top=0.15,
+    )
+    return figure("lab-course", kind, frame, behind.fillna(""), caption, data=tidy)
+
+
+def panels(frame: pd.DataFrame, axes: Axes, *, levels: Mapping[str, float]) -> None:
+    """Draw for each model its evidence on a log axis and, beside it, its flips run by run.
+
+    Columns: model, process (one of :data:`DRAWN`, or flips), number (of the run), y, part (no
+    line joins two), entered (as in :func:`curves`), changed (the model's first changed run).
+    """
+    axes.set_axis_off()
+    lines = frame[frame.process != FLIPS]
+    low, high = min([*lines.y, 1.0]) / 2, 2.5 * max([*lines.y, *levels.values()])
+    runs, most = (1, frame.number.max()), frame[frame.process == FLIPS].y.max()
+    names = list(frame.model.unique())
+    for place, model in enumerate(map(str, names)):
+        rows, floor = frame[frame.model == model], 1 - (place + 1) / len(names)
+        height = 0.66 / len(names)
+        left = axes.inset_axes((0, floor + 0.18 / len(names), 0.58, height))
+        right = axes.inset_axes((0.65, floor + 0.18 / len(names), 0.35, height))
+        _evidence(left, rows[rows.process != FLIPS], levels)
+        bars = rows[rows.process == FLIPS]
+        right.bar(bars.number, bars.y, width=0.9, color=COLOURS[1])
+        left.set_title(
+            f"{model}: E of home, of pairs dashed", loc="left", fontsize=8.5, weight="bold"
+        )
+        right.set_title("flips in the run", loc="left", fontsize=8.5, color=MUTED)
+        left.set_ylim(low, high)
+        right.set_ylim(0, max(most, 1))
+        for one in (left, right):
+            one.set_xlim(runs[0] - 1, runs[1] + 1)
+            one.tick_params(labelsize=7.5)
+            for changed in rows.changed.dropna().unique():
+                one.axvline(changed - 0.5, color=MUTED, linestyle=(0, (2, 2)), linewidth=1.2)
+        if place == len(names) - 1:
+            left.set_xlabel("run")
+            right.set_xlabel("run")
+
+
+def _evidence(axes: Axes, rows: pd.DataFrame, levels: Mapping[str, float]) -> None:
+    for name, value in levels.items():
+        axes.axhline(value, color=LINE, linewidth=1.2, zorder=0)
+        across = axes.get_yaxis_transform()
+        side = "bottom" if value == max(levels.values()) else "top"
+        look: dict[str, Any] = {"color": MUTED, "fontsize": 7.5, "va": side, "transform": across}
+        axes.text(0.01, value, f"{name} {value:g}", **look)
+    for (process, _), line in rows.groupby(["process", "part"]):
+        axes.plot(line.number, line.y, **DRAWN[str(process)])
+        for row in each(line[line.entered != ""]):
+            ink = DRAWN[str(process)]["color"]
+            filled = ink if row.entered == "alarm" else "none"
+            axes.plot([row.number], [row.y], "^", color=ink, markerfacecolor=filled, markersize=8)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(numticks=5))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def describe_panels(frame: pd.DataFrame) -> str:
+    """Return the alternative text of :func:`panels`: what was entered, and the flips, by model."""
+    said = []
+    for model, rows in frame.groupby("model", sort=False):
+        changed = next(iter(rows.changed.dropna()), None)
+        parts = [f"{model}, " + (f"changed in run {changed:.0f}" if changed else "not changed")]
+        for process in DRAWN:
+            of = rows[rows.process == process]
+            if of.empty:
+                continue
+            top, last = of.iloc[int(of.y.argmax())], of.iloc[-1]
+            text = f"{process} at most {top.y:.3g} in run {top.number}, last {last.y:.3g}"
+            entered = of[of.entered != ""]
+            text += "".join(f", {row.entered} in run {row.number}" for row in each(entered))
+            parts.append(text)
+        bars = rows[rows.process == FLIPS]
+        for span, some in (
+            ("before the change", bars[bars.number < (changed or bars.number.max() + 1)]),
+            ("from it on", bars[bars.number >= (changed or bars.number.max() + 1)]),
+        ):
+            if len(some):
+                where = span if changed else "throughout"
+                parts.append(f"{some.y.min():.0f} to {some.y.max():.0f} flips a run {where}")
+        said.append("; ".join(parts))
+    return ". ".join(said)
+
+
+@opened
+def churn(lab: Lab) -> Markup:
+    """Return the flips per compared arm of each subject before the first change and from it on."""
+    since, rows = min(lab.changed.values(), default=len(lab.numbers) + 1), []
+    known = []
+    for model in lab.record.models:
+        mine = [row for row in lab.record.churn if row["model"] == model and row["compared"]]
+        row: dict[str, object] = {"Subject": model}
+        for head, of in (
+            (f"Churn before run {since}", [it for it in mine if lab.numbers[it["run"]] < since]),
+            (f"Churn from run {since} on", [it for it in mine if lab.numbers[it["run"]] >= since]),
+        ):
+            flips, compared = (sum(it[name] for it in of) for name in (FLIPS, "compared"))
+            share = percent(flips / compared) if compared else "not estimable"
+            row[head] = f"{share} ({flips} of {compared:,})"
+        rows.append(row)
+        known += [
+            {"model": model, "run": it["run"], "number": lab.numbers[it["run"]]}
+            | {"flips": it["flips"], "families_compared": it["compared"]}
+            for it in mine
+        ]
+    return with_data(table(pd.DataFrame(rows)), "lab-churn", pd.DataFrame(known))
+
+
+@opened
+def level(lab: Lab) -> Markup:
+    """Return the rate run by run around each change, what was dated then, and one look."""
+    if not lab.changed:
+        return html("<p>No change is reached yet.</p>")
+    rates = rates_over_runs(lab.record)
+    rates = rates[rates.measure == "canonical"].assign(number=rates.run.map(lab.numbers))
+    near = [
+        rates[(rates.model == model) & rates.number.between(since - BESIDE, since + BESIDE - 1)]
+        for model, since in lab.changed.items()
+    ]
+    parts = [
+        _level(lab, model, since, rows)
+        for (model, since), rows in zip(lab.changed.items(), near, strict=True)
+    ]
+    kept = "model run number started_at refused n estimate low high reason".split()
+    parts.append(html("<p>{}</p>", ONE_LOOK))
+    return with_data(joined(parts, "\n"), "lab-level", pd.concat(near)[kept])
+
+
+def _level(lab: Lab, model: str, since: int, rows: pd.DataFrame) -> Markup:
+    record = lab.record
+    sides = [rows[rows.number < since], rows[rows.number >= since]]
+    cells = [[(row.number, rate_text(row._asdict())) for row in each(side)] for side in sides]
+    heads = ["Run", "Refused before", "Run ", "Refused from then on"]
+    shown = [[*old, *new] for old, new in zip_longest(*cells, fillvalue=("", ""))]
+    ranges = [
+        f"{percent(side.estimate.min())} to {percent(side.estimate.max())}"
+        if side.estimate.notna().any()
+        else "not estimable"
+        for side in sides
+    ]
+    first, second = record.runs[since - 2], record.runs[since - 1]
+    dated = [it for it in record.dated.get(second, ()) if it["model"] == model]
+    events = [
+        html("{} {} ({})", len(of), name, family_links(of))
+        for name, kind in (("new refusals", "new_refusal"), ("refusals lifted", "lifted_refusal"))
+        if (of := [it["family"] for it in dated if it["kind"] == kind])
+    ]
+    look = compare_runs(record.store, Ledger(record.store.folder), first, second)["models"][model]
+    seen = "not compared: {reason}." if "reason" in look else ("mid-p {midp:.3g}. {sentence}")
+    said = (
+        "<h3>{}</h3><p>Shares by run: {} before, {} from run {} on. Dated in "
+        '<a href="runs/{}.html">run {}</a>: {}. One look at runs {} and {}: {}</p>{}'
+    )
+    return html(
+        said,
+        model,
+        *ranges,
+        since,
+        second,
+        since,
+        joined(events, ", ") or "no flip",
+        since - 1,
+        since,
+        html(seen, **look),
+        table(pd.DataFrame(shown, columns=heads)),
+    )
+
+
+@opened
+def answers(lab: Lab) -> Markup:
+    """Return the answers whose canonical label moved, before the change and after it.
+
+    After is the first changed run or, where home entered a state later, the run of its first.
+    """
+    parts = []
+    for model, since in lab.changed.items():
+        entered = [run for what, run in lab.entered(model).items() if what.startswith("home ")]
+        numbers = since - 1, min((run for run in entered if run >= since), default=since)
+        before, after = (lab.record.stored(lab.record.runs[n - 1]) for n in numbers)
+        moved = list(_moved(model, before, after))
+        head = "<h3>{}: runs {} and {}, {} families with another label</h3>"
+        parts.append(html(head, model, *numbers, len(moved)))
+        parts += [_pair(lab.record, model, key, numbers, (before, after)) for key in moved]
+    return joined(parts or [html("<p>No change is reached yet.</p>")], "\n")
+
+
+def _moved(model: str, before: StoredRun, after: StoredRun) -> Iterator[str]:
+    for (of, key), row in sorted(before.answers.items()):
+        labels = row.get("label"), after.answers.get((of, key), {}).get("label")
+        told = of == model and key.endswith("#en-1") and {*labels} == {*DETERMINED}
+        if told:
+            yield key
+
+
+def _pair(
+    record: Record, model: str, key: str, numbers: tuple[int, int], runs: tuple[StoredRun, ...]
+) -> Markup:
+    family, _, variant = key.partition("#")
+    sides = [
+        _side(record, head, f"{number} ({run.reading['run']})", run.answers[model, key])
+        for head, number, run in zip(("Before", "After"), numbers, runs, strict=True)
+    ]
+    question = runs[1].prompts.get(key) or "The record holds no copy of the question."
+    texts = {"question": question, "before": sides[0], "after": sides[1]}
+    where = {"family": family_links([family]), "variant": variant, "model": model}
+    return fill(record.root, "pair", **texts, **where)
+
+
+def _side(record: Record, head: str, run: str, row: Mapping[str, Any]) -> Markup:
+    """Return an answer with its label, what decided marked, and the rule."""
+    text, (start, end) = row["text"][:SHOWN], row.get("span") or (0, 0)
+    marked = html("{}<mark>{}</mark>{}", text[:start], text[start:end], text[end:])
+    cut = Markup('\n<i class="drift-cut">The record holds the whole text.</i>')
+    facts = {"Rule": row["rule"]} | ({"Status": row["status"]} if row["status"] != "ok" else {})
+    return fill(
+        record.root,
+        "side",
+        head=head,
+        run=run,
+        chip=chip(row["label"]),
+        text=joined([marked if end else text, cut if len(row["text"]) > SHOWN else ""]),
+        facts=joined(html("<div><dt>{}</dt><dd>{}</dd></div>", *it) for it in facts.items()),
+    )
+
+
+@opened
+def cost(lab: Lab) -> Markup:
+    """Return tokens and minutes of each subject, in all and in a canonical run, and of all runs."""
+    frame = pd.DataFrame(list(_spent(lab)))
+    rows = []
+    for model, of in frame.groupby("model", sort=False):
+        short = of[of.scope == "canonical"]
+        rows.append(
+            {
+                "Subject": model,
+                "Answers": f"{of.answers.sum():,}",
+                "Tokens asked + answered": "{:,} + {:,}".format(*of[TOKENS].sum()),
+                "Minutes": f"{of.minutes.sum():.1f}",
+                "In a canonical run, median": "{:.0f} + {:.0f} tokens, {:.2f} minutes".format(
+                    *short[[*TOKENS, "minutes"]].median()
+                )
+                if len(short)
+                else "no canonical run",
+            }
+        )
+    spans = [
+        parse_timestamp(it["finished_at"]) - parse_timestamp(it["started_at"])
+        for it in readings(lab.record)
+    ]
+    lasted = [span.total_seconds() / 60 for span in spans]
+    total = "<p>All subjects: {:,} answers, {:,} + {:,} tokens. The {} runs lasted {:.0f} minutes "
+    total += "from start to finish, the shortest {:.1f} and the longest {:.1f}.</p>"
+    sums = frame.answers.sum(), *frame[TOKENS].sum()
+    said = html(total, *sums, len(lasted), sum(lasted), min(lasted), max(lasted))
+    tidy = frame.drop(columns="answers")
+    return with_data(joined([table(pd.DataFrame(rows)), said]), "lab-cost", tidy)
+
+
+def _spent(lab: Lab) -> Iterator[dict[str, Any]]:
+    """Yield tokens and minutes, from first question to last answer, by run and subject."""
+    for run in lab.record.runs:
+        stored = lab.record.stored(run)
+        for model, found in stored.reading["models"].items():
+            mine = [row for (of, _), row in stored.answers.items() if of == model]
+            asked = [parse_timestamp(row["asked_at"]) for row in mine]
+            lasted = [timedelta(milliseconds=row["latency_ms"] or 0) for row in mine]
+            ends = [at + span for at, span in zip(asked, lasted, strict=True)]
+            yield {
+                "model": model,
+                "run": run,
+                "number": lab.numbers[run],
+                "scope": stored.reading["scope"],
+                **{name: found["usage"][name] or 0 for name in TOKENS},
+                "minutes": (max(ends) - min(asked)).total_seconds() / 60 if mine else 0.0,
+                "answers": len(mine),
+            }
+
+
+@opened
+def judges(lab: Lab) -> Markup:
+    """Return every judge of the record, the labels that moved, and whether any entry did."""
+    record, named = lab.record, dict[str, Any]()
+    versions = {it["judge"]["rules"]: it["judge"] for it in record.registrations.values()}
+    counts: dict[str, list[int]] = {}
+    for line, _ in record.sealed:
+        judge = line.body["judge"] if line.kind == "labels" else {}
+        if judge.get("rules") in versions:
+            named[judge["rules"]] = judge
+            path = record.store.labels(judge_folder(judge), line.body["run"])
+            counts.setdefault(judge["rules"], []).append(len(read_rows(path)))
+    registered, hashed = record.reading["judge"]["rules"], '<span class="drift-hash">{}</span>'
+    rows = [
+        {
+            "Judge": f"{judge['id']}, version {versions[rules].get('version', 'not stated')}",
+            "Rules": html(hashed, rules),
+            "Fingerprint": html(hashed, judge["fingerprint"]),
+            "Labels": sum(counts[rules]),
+            "Runs": len(counts[rules]),
+            "Read as registered": "yes" if rules == registered else "no, a declared rescoring",
+        }
+        for rules, judge in named.items()
+    ]
+    others = [rules for rules in named if rules != registered]
+    parts = [_rescored(lab, registered, rules) for rules in others]
+    alone = html("<p>No other judge has labelled this record.</p>")
+    return joined([table(pd.DataFrame(rows)), *(parts or [alone])])
+
+
+def _rescored(lab: Lab, registered: str, rules: str) -> Markup:
+    """Return what another judge's labels move, and the entries that would differ under them."""
+    record = lab.record
+    found = compare_judges(record.store.folder, registered, rules, workers=1)
+    moves = [move for move in found.moves if move.run in lab.numbers]
+    rows = [
+        {
+            "Run": lab.numbers[move.run],
+            "Subject": move.model,
+            "Arm": move.key,
+            "Registered judge": f"{move.before} by {move.before_rule}",
+            "Rescored": f"{move.after} by {move.after_rule}",
+        }
+        for move in moves
+    ]
+    canonical = sum(move.key.endswith("#en-1") for move in moves)
+    said = (
+        "<p>Under rules {:.12} {} of {:,} labels differ; {} of them are of canonical arms, which "
+    )
+    said += "alone enter the alarm. {}</p>"
+    under = _differing(record, rules)
+    text = html(said, rules, len(moves), found.labels, canonical, under)
+    return joined([text, table(pd.DataFrame(rows), empty="No label moves.")])
+
+
+def _differing(record: Record, rules: str) -> Markup:
+    """Say whether the alarm, read over another judge's labels, enters the same states."""
+    lines = [line for line, _ in record.sealed]
+    read = [derived.reading for _, derived in derive_under(record.store, lines, rules)]
+    if len(read) < len(record.runs):
+        said = "It has labelled {} of {} runs: no second reading."
+        return html(said, len(read), len(record.runs))
+    here, there = (_entries(models) for models in (record.models, read[-1]["models"]))
+    if here == there:
+        said = "The same analysis read over its labels enters the same {} states in the same runs."
+        return html(said, len(here))
+    said = "Read over its labels, the same analysis differs in {}."
+    return html(f"<b>{said}</b>", ", ".join(" ".join(it[:2]) for it in sorted(here ^ there)))
+
+
+def _entries(models: Mapping[str, Any]) -> set[tuple[str, str, str]]:
+    """Return every state that was entered: model, process and state, run."""
+    return {
+        (model, state, run)
+        for model, found in models.items()
+        for watch in found["alarm"]["watches"]
+        for state, run in watch["entered"].items()
+    }
