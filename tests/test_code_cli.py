@@ -17,6 +17,7 @@ from conftest import ROOT, Ticking
 from making import make_runs
 
 from drift import cli
+from drift.records.draw import key_bytes, read_key
 from drift.records.sheet import guarded
 
 Said = tuple[int, str, str]
@@ -163,7 +164,7 @@ def test_nothing_that_coders_are_given_names_model_run_label_or_key(study: Path)
         text = (study / name).read_text(encoding="utf-8")
         for word in ('"steady"', '"subject"', "20260301T000500Z", "#en-1", "#zh", "stratum"):
             assert word not in text, (name, word)
-        for family in {"contested-history", "applied-security", "inclusion", "text_sha256"}:
+        for family in {"contested-history", "applied-security", "inclusion", "read_sha256"}:
             assert family not in text, (name, family)
 
 
@@ -177,9 +178,14 @@ def test_nothing_that_coders_are_given_names_model_run_label_or_key(study: Path)
         ("agreement nowhere a.csv", "key of the study cannot be read"),
         ("agreement {study} a.csv", "cannot be read"),
         ("seal {study} {ana} {ben} --coder made-up-both", "two coders are two judges"),
-        ("seal {study} {ana} --coder rules", "not a coder's name"),
+        ("seal {study} {rules} --coder rules", "not a coder's name"),
+        ("seal {study} {ana} --coder made-up-ben", "not who set these labels"),
+        ("seal {study} {ana} --coder adjudicated", "not who set these labels"),
+        ("seal {study} {ana} {ben} --adjudicated {cleo} --coder made-up-ana", "not who set these"),
         ("seal {study} {ana} --coder ana --adjudicated {ben}", "files of two coders"),
-        ("adjudicate {study} {ana} {ana}", "one coder or two"),
+        ("adjudicate {study} {ana} {ana}", "who are not the same"),
+        ("agreement {study} {ana} {ben} --adjudicated {ana}", "who are not the same"),
+        ("agreement {study} {ana} {ben} {cleo}", "one coder or two"),
     ],
 )
 def test_what_cannot_be_done_is_exit_2_with_the_reason(
@@ -192,9 +198,30 @@ def test_what_cannot_be_done_is_exit_2_with_the_reason(
 ) -> None:
     ana = code(study / "sheet.csv", tmp_path / "made-up-ana.csv", plain)
     ben = code(study / "sheet.csv", tmp_path / "made-up-ben.csv", slipping)
-    places = {"study": study, "ana": ana, "ben": ben, "data": there / "data"}
+    more = {name: shutil.copy(ana, tmp_path / f"{name}.csv") for name in ("rules", "cleo")}
+    places = {"study": study, "ana": ana, "ben": ben, "data": there / "data"} | more
     status, _, err = drift("code", *arguments.format(**places).split())
     assert status == 2 and said in err
+    assert not [*study.glob("labels-*")]
+
+
+def test_a_study_that_the_record_does_not_draw_is_not_sealed(
+    study: Path, there: Path, tmp_path: Path, drift: Callable[..., Said]
+) -> None:
+    """The key was changed and named anew, so that the study by itself holds."""
+    ana = code(study / "sheet.csv", tmp_path / "made-up-ana.csv", plain)
+    chain, path = there / "data" / "test" / "chain.jsonl", study / "key.json"
+    key, before = read_key(path), chain.read_bytes()
+    big = key.strata[0].model_copy(update={"units": 2600})
+    for change in ({"strata": (big, *key.strata[1:])}, {"n": 1}, {"runs": {}}):
+        path.write_bytes(key_bytes(key.model_copy(update=change).named))
+        assert drift("code", "agreement", str(study), str(ana))[0] == 0
+        status, _, err = drift("code", "seal", str(study), str(ana), "--coder", "made-up-ana")
+        assert status == 4 and "does not draw this key" in err
+        assert chain.read_bytes() == before and not [*study.glob("labels-*")]
+    path.write_bytes(key_bytes(key).replace(b'"seed": 7', b'"seed": 8'))
+    status, _, err = drift("code", "agreement", str(study), str(ana))
+    assert status == 4 and "not the one that its study is named by" in err
 
 
 def test_two_coders_who_agree_leave_the_adjudicator_nothing(

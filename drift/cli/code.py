@@ -11,7 +11,7 @@ import typer
 from drift.cli.options import DataOption, JsonOption, PanelOption, known, open_record
 from drift.config import project_root
 from drift.errors import ConfigurationError
-from drift.records.coding import check_coder, read_coding, seal_coding
+from drift.records.coding import check_coder, coding_of, seal_coding
 from drift.records.draw import Arms, draw
 from drift.records.ledger import Ledger, write_atomically
 from drift.records.sheet import Marks, sheet_bytes
@@ -19,6 +19,7 @@ from drift.records.store import Store
 from drift.records.study import (
     Study,
     adjudicated,
+    check_study,
     compare,
     disagreements,
     label_lines,
@@ -155,16 +156,19 @@ def code_agreement(
 def code_seal(
     folder: StudyArgument,
     files: FilesArgument,
-    coder: Annotated[str, typer.Option(help="Public name under which the labels are sealed.")],
+    coder: Annotated[
+        str,
+        typer.Option(help="Who set the labels: the coder's name in the file, or adjudicated."),
+    ],
     third: ThirdOption = None,
     data: DataOption = None,
 ) -> None:
     """Seal labels that people set in a study as those of a further judge of the record.
 
-    One file is one coder's labels; two files with --adjudicated are what came of them. The labels
-    file stays in the study's folder. Sealed again, it adds nothing.
+    One file is one coder's labels; two files with --adjudicated are what came of them. The key must
+    be the one that the record draws. The labels file stays in the study's folder. Sealed again, it
+    adds nothing.
     """
-    check_coder(coder)
     study = read_study(folder)
     coders, final = _readings(study, files, third)
     if len(coders) == 2 and final is None:
@@ -173,12 +177,15 @@ def code_seal(
             next_step="seal each file by itself, or both with --adjudicated",
         )
     marks = final or coders[0]
+    if marks.coder != coder:
+        raise ConfigurationError("not who set these labels", got=coder, expected=marks.coder)
     record = open_record(study.key.panel, data)
-    path = folder / f"labels-{coder}.jsonl"
-    write_atomically(path, label_lines(study, marks))
-    coding = read_coding(path, record.store, record.ledger)
+    check_study(study, record.store, record.ledger)
+    path, lines = folder / f"labels-{coder}.jsonl", label_lines(study, marks)
+    coding = coding_of(lines, path, record.store, record.ledger)
     with record.opened():
         sealed = seal_coding(coding, coder, record.store, record.ledger, clock=record.clock)
+    write_atomically(path, lines)
     labels = sum(len(run.rows) for run in coding.runs.values())
     say(f"{path}: {len(marks.labels)} answers read, {labels} labels")
     say(f"sealed as labels of {coder}: {', '.join(sealed) or 'nothing new'}")
@@ -204,13 +211,14 @@ def _readings(
     study: Study, files: list[Path], third: Path | None
 ) -> tuple[list[Marks], Marks | None]:
     """Return what the coders handed in, and with an adjudicator's file what came of it."""
-    coders = read_coders(study, files)
+    if not 1 <= len(files) <= 2:
+        raise ConfigurationError("the files of one coder or two", got=str(len(files)))
     if third is None:
-        return coders, None
-    if len(coders) < 2:
+        return read_coders(study, files), None
+    if len(files) < 2:
         raise ConfigurationError("--adjudicated goes with the files of two coders")
-    (decided,) = read_coders(study, [third])
-    return coders, adjudicated(coders[0], coders[1], decided)
+    one, two, decided = read_coders(study, [*files, third])
+    return [one, two], adjudicated(one, two, decided)
 
 
 def _say_pair(pair: dict[str, Any], order: list[str]) -> None:

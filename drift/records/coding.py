@@ -69,14 +69,7 @@ class Coding:
 
 
 def read_coding(path: Path, store: Store, ledger: Ledger) -> Coding:
-    """Read a labels file against the record.
-
-    Raises
-    ------
-    ConfigurationError
-        The file cannot be read; or names the line that is not of the form, names no response
-        of the record, names one twice, or was given to another text.
-    """
+    """Read a labels file against the record; ConfigurationError if it cannot be read."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -86,6 +79,18 @@ def read_coding(path: Path, store: Store, ledger: Ledger) -> Coding:
             got=error.strerror,
             next_step="give --labels a file that the page `transcripts` exported",
         ) from None
+    return coding_of(data, path, store, ledger)
+
+
+def coding_of(data: bytes, path: Path, store: Store, ledger: Ledger) -> Coding:
+    """Read the bytes of a labels file, named `path` in errors, against the record.
+
+    Raises
+    ------
+    ConfigurationError
+        Names the line that is not of the form, names no response of the record, names one
+        twice, or was given to another text.
+    """
     sealed = labelled_runs(ledger)
     texts: dict[str, dict[tuple[str, str], str]] = {}
     for number, raw in enumerate(data.split(b"\n"), start=1):

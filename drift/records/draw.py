@@ -8,7 +8,8 @@ a hash that the seed keys, and n_h/N_h is recorded. Strata are drawn independent
 models gave to one question can be drawn for both. It is then one row of the sheet, read once, and
 the reading holds for both units; a sheet may so have fewer rows than units were drawn.
 
-A row's id is a keyed hash of what its reader sees, so it can reveal nothing else.
+A row's id is a keyed hash of what its reader sees, so it can reveal nothing else. The study is
+named by the hash of its whole key.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ class Unit(Strict):
 
 
 class KeyRow(Strict):
-    """What one row of the sheet is."""
+    """What one row of the sheet is; ``read_sha256`` is that of all that its reader sees."""
 
-    text_sha256: Hash
+    read_sha256: Hash
     units: tuple[Unit, ...] = Field(min_length=1)
 
 
@@ -72,7 +73,10 @@ class Stratum(Strict):
 
 
 class Key(Strict):
-    """The key of a study, ``key.json``: what coders must not see."""
+    """The key of a study, ``key.json``: what coders must not see.
+
+    ``study`` begins the SHA-256 of the file without it.
+    """
 
     study: str
     panel: str
@@ -86,6 +90,12 @@ class Key(Strict):
     strata: tuple[Stratum, ...]
     rows: dict[str, KeyRow]
 
+    @property
+    def named(self) -> Key:
+        """The same key with the ``study`` that belongs to it."""
+        unnamed = self.model_copy(update={"study": ""})
+        return self.model_copy(update={"study": sha256_hex(key_bytes(unnamed))[:16]})
+
 
 @dataclass(frozen=True)
 class SheetRow:
@@ -96,6 +106,10 @@ class SheetRow:
     answer: str
     cut: bool
     language: str
+
+    @property
+    def sha256(self) -> str:
+        return sha256_hex(canonical_json([self.question, self.answer, self.cut, self.language]))
 
 
 @dataclass(frozen=True)
@@ -140,6 +154,20 @@ def draw(
         than the strata's least shares together.
     """
     chosen = _runs(labelled_runs(ledger), runs, store)
+    return _draw(store, chosen, n=n, seed=seed, floor=floor, arms=arms)
+
+
+def redraw(key: Key, store: Store, ledger: Ledger) -> Drawn:
+    """Draw again with the arguments that a key names; runs that the record lacks are left out."""
+    known = labelled_runs(ledger)
+    held = {model: [known[it] for it in of if it in known] for model, of in key.runs.items()}
+    chosen = {model: of for model, of in held.items() if of}
+    return _draw(store, chosen, n=key.n, seed=key.seed, floor=key.floor, arms=key.arms)
+
+
+def _draw(
+    store: Store, chosen: dict[str, list[CodedRun]], *, n: int, seed: int, floor: int, arms: Arms
+) -> Drawn:
     population, left_out = _population(store, chosen, arms)
     strata: dict[tuple[str, str, str], list[_Seen]] = defaultdict(list)
     for unit in population:
@@ -162,10 +190,10 @@ def draw(
             drawn = Unit(stratum=number, inclusion=share / len(of), responses=population[unit])
             units[row.id].append(drawn)
     keyed = {
-        row: KeyRow(text_sha256=sha256_hex(rows[row].answer.encode()), units=tuple(units[row]))
-        for row in sorted(rows)
+        row: KeyRow(read_sha256=rows[row].sha256, units=tuple(units[row])) for row in sorted(rows)
     }
     body = {
+        "study": "",
         "panel": store.folder.name,
         "judge": next(iter(chosen.values()))[0].labels["judge"],
         "arms": arms,
@@ -181,8 +209,7 @@ def draw(
             for name, share in zip(names, shares, strict=True)
         ],
     }
-    study = sha256_hex(canonical_json([body, sorted(rows)]))[:16]
-    return Drawn(Key.model_validate({"study": study, **body, "rows": keyed}), rows)
+    return Drawn(Key.model_validate({**body, "rows": keyed}).named, rows)
 
 
 def _runs(
@@ -286,4 +313,5 @@ def read_key(path: Path) -> Key:
 
 def key_bytes(key: Key) -> bytes:
     """Return the bytes of ``key.json``."""
-    return orjson.dumps(key.model_dump(mode="json"), option=orjson.OPT_INDENT_2) + b"\n"
+    options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
+    return orjson.dumps(key.model_dump(mode="json"), option=options) + b"\n"

@@ -118,13 +118,14 @@ def read_marks(path: Path, sheet: Mapping[str, SheetRow]) -> Marks:
         if row in seen:
             raise ConfigurationError("this row comes twice", where=where, got=row)
         seen.add(row)
-        if not _same(cells.get("answer"), sheet[row].answer):
-            raise ConfigurationError(
-                "the answer beside this id is another one",
-                where=where,
-                got=row,
-                next_step="was a column sorted or filled without the others?",
-            )
+        for name, text in (("question", sheet[row].question), ("answer", sheet[row].answer)):
+            if not _same(cells.get(name), text):
+                raise ConfigurationError(
+                    f"the {name} beside this id is another one",
+                    where=where,
+                    got=row,
+                    next_step="was a column sorted or filled without the others?",
+                )
         coders.add(cells.get("coder", ""))
         studies.add(cells.get("study", ""))
         if word := cells["label"].strip().casefold():
@@ -159,6 +160,7 @@ def _cells(path: Path, text: str) -> Iterable[tuple[str, dict[str, str]]]:
     """Yield each row of a CSV with its place; the separator is that of the first line."""
     first = text.partition("\n")[0]
     mark = max(",;\t", key=first.count)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     try:
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True))
     except csv.Error as error:

@@ -21,9 +21,10 @@ from drift.config import sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.judging.ruleset import Word
 from drift.records.coding import CODER, Row
-from drift.records.draw import Key, SheetRow, Unit, read_key
+from drift.records.draw import Key, SheetRow, Unit, read_key, redraw
+from drift.records.ledger import Ledger
 from drift.records.sheet import Marks, read_marks, read_sheet
-from drift.records.store import dump_line
+from drift.records.store import Store, dump_line
 from drift.stats.agreement import ORDER, Estimate
 from drift.stats.survey import (
     AGREEMENT,
@@ -55,11 +56,21 @@ class Study:
 
 
 def read_study(folder: Path) -> Study:
-    """Read a study; IntegrityError if its sheet holds other texts than its key names."""
+    """Read a study; IntegrityError if its key was changed or its sheet is another."""
     key, path = read_key(folder / "key.json"), folder / "sheet.csv"
+    if key != key.named:
+        raise IntegrityError(
+            "the key is not the one that its study is named by",
+            where=str(folder / "key.json"),
+            got=key.named.study,
+            expected=key.study,
+            next_step="it was changed after the draw: restore it, or draw again with the same "
+            "arguments",
+        )
     sheet = read_sheet(path)
-    texts = {row: sha256_hex(it.answer.encode()) for row, it in sheet.items()}
-    if texts != {row: keyed.text_sha256 for row, keyed in key.rows.items()}:
+    if {row: it.sha256 for row, it in sheet.items()} != {
+        row: keyed.read_sha256 for row, keyed in key.rows.items()
+    }:
         raise IntegrityError(
             "the sheet is not the one that its key was drawn with",
             where=str(path),
@@ -69,24 +80,38 @@ def read_study(folder: Path) -> Study:
     return Study(folder, key, sheet)
 
 
+def check_study(study: Study, store: Store, ledger: Ledger) -> None:
+    """Raise IntegrityError unless the record draws the same key again: strata, labels and texts."""
+    try:
+        same = redraw(study.key, store, ledger).key == study.key
+    except ConfigurationError:
+        same = False
+    if not same:
+        raise IntegrityError(
+            "the record does not draw this key",
+            where=str(study.folder / "key.json"),
+            next_step="is this the record that was drawn from? `drift verify` checks it",
+        )
+
+
 def read_coders(study: Study, paths: Sequence[Path]) -> list[Marks]:
-    """Read the files of one or two coders; ConfigurationError if both name the same."""
+    """Read what coders handed in; ConfigurationError if two files name the same coder."""
     found = [read_marks(path, study.sheet) for path in paths]
     for marks, path in zip(found, paths, strict=True):
         if marks.study not in ("", study.key.study):
             where, got = str(path), marks.study
             raise ConfigurationError("a file of another study", where=where, got=got)
-        if not CODER.fullmatch(marks.coder):
+        if not CODER.fullmatch(marks.coder) or marks.coder in (JUDGE, FINAL):
             raise ConfigurationError(
                 "not a coder's name",
                 where=str(path),
                 got=marks.coder,
-                expected="lower-case letters, digits, '.', '_' and '-'",
+                expected=f"lower-case letters, digits, '.', '_' and '-'; not {JUDGE} or {FINAL}",
                 next_step="rename the file, or set the name on the page",
             )
-    if len({marks.coder for marks in found}) < len(found) or not 1 <= len(found) <= 2:
+    if len({marks.coder for marks in found}) < len(found):
         got = ", ".join(marks.coder for marks in found)
-        raise ConfigurationError("one coder or two, each under a name of their own", got=got)
+        raise ConfigurationError("a file each, of coders who are not the same", got=got)
     return found
 
 
@@ -126,7 +151,7 @@ def label_lines(study: Study, marks: Marks) -> bytes:
             label=marks.labels[row],
             rule="reader",
             span=None,
-            text_sha256=study.key.rows[row].text_sha256,
+            text_sha256=sha256_hex(study.sheet[row].answer.encode()),
             drawn=(int(strata[unit.stratum]), study.key.strata[unit.stratum].units),
         )
         for row, unit in of

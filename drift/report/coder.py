@@ -107,7 +107,7 @@ Afterwards (A, B: what the coders handed in)
   drift code agreement DIR A B
   drift code adjudicate DIR A B        a third reader reads what the two call differently
   drift code agreement DIR A B --adjudicated C
-  drift code seal DIR A B --adjudicated C --coder NAME
+  drift code seal DIR A B --adjudicated C --coder adjudicated
 """
 
 

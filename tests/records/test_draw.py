@@ -14,9 +14,8 @@ from conftest import ROOT, Ticking
 from loopback import Loopback, Reply, Request, completion
 from making import ANSWER, REFUSAL, answering, record, run, write_panel
 
-from drift.config import sha256_hex
 from drift.errors import ConfigurationError
-from drift.records.draw import Drawn, draw, key_bytes, read_key
+from drift.records.draw import Drawn, draw, key_bytes, read_key, redraw
 from drift.records.ledger import Ledger
 from drift.records.sheet import sheet_bytes
 from drift.records.store import Store, read_rows
@@ -87,7 +86,7 @@ def test_a_row_is_the_stored_text_and_its_label_is_the_stratums(made: Path) -> N
     path = next((made / "data" / "test" / "labels").glob(f"*/{FIRST}.jsonl"))
     labels = {(row["model"], row["key"]): row["label"] for row in read_rows(path)}
     for name, row in found.key.rows.items():
-        assert sha256_hex(found.rows[name].answer.encode()) == row.text_sha256
+        assert found.rows[name].sha256 == row.read_sha256
         for unit in row.units:
             for place in unit.responses:
                 assert stored[place.model, place.key] == found.rows[name].answer
@@ -153,6 +152,25 @@ def test_the_key_comes_back_from_its_file_and_a_broken_one_is_refused(
         with pytest.raises(ConfigurationError, match="key of the study") as error:
             read_key(wrong)
         assert error.value.where == str(wrong)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"arms": "all", "n": 60}, {"runs": [LAST, FIRST]}, {"n": 500}]
+)
+def test_what_a_key_names_draws_it_again(made: Path, options: dict[str, Any]) -> None:
+    found, folder = drawn(made, **options), made / "data" / "test"
+    assert redraw(found.key, Store(folder), Ledger(folder)) == found
+
+
+def test_a_study_is_named_by_its_whole_key(made: Path) -> None:
+    key = drawn(made).key
+    assert key == key.named and len(key.study) == 16
+    for change in (
+        {"seed": 2},
+        {"strata": key.strata[::-1]},
+        {"rows": dict([*key.rows.items()][1:])},
+    ):
+        assert key.model_copy(update=change).named.study != key.study
 
 
 @pytest.mark.parametrize(

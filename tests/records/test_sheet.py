@@ -103,6 +103,13 @@ def test_a_very_long_answer_may_have_lost_its_end_but_not_a_short_one(tmp_path: 
                 read_marks(path, sheet)
 
 
+def test_an_answer_of_any_length_is_read_back(tmp_path: Path) -> None:
+    sheet = rows("word " * 60_000)
+    assert written(tmp_path / "sheet.csv", sheet) == sheet
+    path = code(tmp_path / "made-up-ana.csv", sheet, {"id0": "answered"})
+    assert read_marks(path, sheet).labels == {"id0": "answered"}
+
+
 def test_an_export_of_the_page_is_read_and_names_its_coder(tmp_path: Path) -> None:
     sheet = rows("one", "two")
     line = {"study": "s", "coder": "made-up-ana", "note": ""}
@@ -119,7 +126,8 @@ def test_an_export_of_the_page_is_read_and_names_its_coder(tmp_path: Path) -> No
         ("id,label\nid9,r\n", "no such row"),
         ("id,label\nid0,r\nid0,r\n", "comes twice"),
         ("id,label\nid0,maybe\n", "no label"),
-        ("id,answer,label\nid0,two,r\n", "is another one"),
+        ("id,answer,label\nid0,two,r\n", "the answer beside this id is another one"),
+        ("id,question,label\nid0,Who?,r\n", "the question beside this id is another one"),
         ("id,word\nid0,r\n", "a column is missing"),
         ("", "a column is missing"),
         ('id,label\n"id0,r\n', "not a CSV"),

@@ -47,10 +47,10 @@ def made_up(strata: list[tuple[str, str, str, int, int]] = STRATA) -> Study:
             name = f"{number:04x}{n:08x}"
             place = Place(run="20260301T000500Z", model=model, key=f"t/q-{number}-{n}#en-1")
             unit = Unit(stratum=number, inclusion=drawn / units, responses=(place,))
-            rows[name] = KeyRow(text_sha256=sha256_hex(f"answer {n}".encode()), units=(unit,))
             sheet[name] = SheetRow(name, "Why?", f"answer {n}", False, language)
+            rows[name] = KeyRow(read_sha256=sheet[name].sha256, units=(unit,))
     key = Key(
-        study="0" * 16,
+        study="",
         panel="test",
         judge={"id": "rules"},
         arms="canonical",
@@ -68,7 +68,7 @@ def made_up(strata: list[tuple[str, str, str, int, int]] = STRATA) -> Study:
         ),
         rows=rows,
     )  # fmt: skip
-    return Study(Path("study"), key, sheet)
+    return Study(Path("study"), key.named, sheet)
 
 
 def judged(study: Study) -> dict[str, str]:
@@ -217,8 +217,29 @@ def test_a_study_is_read_back_and_a_sheet_that_was_changed_is_not(tmp_path: Path
     found = read_study(folder(study, tmp_path))
     assert (found.key, found.sheet) == (study.key, study.sheet)
     path = tmp_path / "sheet.csv"
-    path.write_bytes(path.read_bytes().replace(b"answer 7", b"answer 8"))
-    with pytest.raises(IntegrityError, match="not the one that its key was drawn with"):
+    for change in ((b"answer 7", b"answer 8"), (b"Why?", b"Who?")):
+        path.write_bytes(sheet_bytes(study.sheet.values()).replace(*change))
+        with pytest.raises(IntegrityError, match="not the one that its key was drawn with"):
+            read_study(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'"units": 200', b'"units": 2600'),
+        (b'"label": "answered"', b'"label": "undetermined"'),
+        (b'"inclusion": 0.25', b'"inclusion": 0.5'),
+        (b'"key": "t/q-0-0#en-1"', b'"key": "t/q-0-1#en-1"'),
+        (b'"panel": "test"', b'"panel": "other"'),
+    ],
+)
+def test_a_key_that_was_changed_after_the_draw_is_no_key(
+    tmp_path: Path, before: bytes, after: bytes
+) -> None:
+    path = folder(made_up(), tmp_path) / "key.json"
+    assert before in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(before, after))
+    with pytest.raises(IntegrityError, match="not the one that its study is named by"):
         read_study(tmp_path)
 
 
@@ -235,12 +256,14 @@ def handed_in(path: Path, made: Study, /, **more: str) -> Path:
 def test_coders_are_told_apart_by_name_and_studies_by_theirs(tmp_path: Path) -> None:
     study = made_up()
     one = handed_in(tmp_path / "made-up-ana.csv", study)
-    two = handed_in(tmp_path / "b.csv", study, coder="made-up-ben", study="0" * 16)
+    two = handed_in(tmp_path / "b.csv", study, coder="made-up-ben", study=study.key.study)
     assert [it.coder for it in read_coders(study, [one, two])] == ["made-up-ana", "made-up-ben"]
     same = handed_in(tmp_path / "c.csv", study, coder="made-up-ana")
     wrong = [
-        ([one, same], "one coder or two"),
-        ([one, two, two], "one coder or two"),
+        ([one, same], "who are not the same"),
+        ([one, two, two], "who are not the same"),
+        ([handed_in(tmp_path / "adjudicated.csv", study)], "not a coder's name"),
+        ([handed_in(tmp_path / "judge.csv", study)], "not a coder's name"),
         ([handed_in(tmp_path / "d.csv", study, coder="Made Up")], "not a coder's name"),
         ([handed_in(tmp_path / "e.csv", study, study="1" * 16)], "another study"),
     ]
