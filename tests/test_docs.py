@@ -23,12 +23,17 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 GIT = ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "init.defaultBranch=main"]
 
 
+def fenced(text: str) -> list[tuple[str, str]]:
+    """Return the fenced blocks of `text`, each with the words after its opening fence."""
+    return re.findall(r"^```(.*?)\n(.*?)^```$", text, re.S | re.M)
+
+
 def commands(text: str) -> Iterator[list[str]]:
     """Yield the words after ``drift`` of every command in `text`, fenced or in code marks."""
-    fenced = "\n".join(re.findall(r"^```.*?\n(.*?)^```", text, re.S | re.M))
+    blocks = "\n".join(block for _, block in fenced(text))
     marked = "\n".join(re.findall(r"`([^`\n]+)`", text))
     pattern = r"(?:^|\.venv/bin/|\$\(BIN\)/)drift ([a-z][^\n#;|&<]*)"
-    for found in re.findall(pattern, f"{fenced}\n{marked}", re.M):
+    for found in re.findall(pattern, f"{blocks}\n{marked}", re.M):
         yield found.split()
 
 
