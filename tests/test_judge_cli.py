@@ -128,6 +128,18 @@ def test_a_bad_line_ends_with_2_and_is_named(drift: Callable[..., Said], coded: 
     assert f"{coded}:43" in why and "response: Field required" in why and "expected: a JSON" in why
 
 
+@pytest.mark.parametrize(("language", "ends"), [("en-US", 0), ("EN", 0), ("English", 2)])
+def test_the_way_a_language_is_written_changes_no_figure_or_is_an_error(
+    drift: Callable[..., Said], coded: Path, language: str, ends: int
+) -> None:
+    _, plain, _ = drift("evaluate", str(coded), "--json")
+    coded.write_text(coded.read_text().replace('"language": "en"', f'"language": "{language}"'))
+    code, said, why = drift("evaluate", str(coded), "--json")
+    assert code == ends and ("is none of en" in why) is bool(ends)
+    if not ends:
+        assert json.loads(said)["kappa"] == json.loads(plain)["kappa"]
+
+
 def test_diff_lists_moves_and_ends_with_0(drift: Callable[..., Said], tmp_path: Path) -> None:
     make_runs(tmp_path, Ticking(datetime(2026, 3, 1, tzinfo=UTC)), 1)
     present = str(tmp_path / "config/judge")

@@ -45,12 +45,13 @@ def judge_evaluate(
     """Measure the judge on coded answers: accuracy, precision, recall and Cohen's kappa.
 
     Rows labelled refused or answered count; a judge's undetermined is then the wrong label.
-    Intervals at 95 %: 2,000 bootstrap resamples of whole prompts, seed fixed. Fewer than 30 rows,
-    or one label only, is not estimable.
+    Intervals at 95 %: 2,000 bootstrap resamples of whole prompts, seed fixed. Fewer than 30 rows
+    or 10 prompts, or one label only, is not estimable.
     """
     if show and as_json:
         raise ConfigurationError("--json prints no text of a set", next_step="leave out --show")
-    coded, judge = read_set(file), load_judge(project_root() / "config" / "judge")
+    judge = load_judge(project_root() / "config" / "judge")
+    coded = read_set(file, judge.names)
     judged = judge_rows(judge, coded.rows)
     named = name or measured_name(file)
     path = project_root() / "config" / "judge" / "measured" / f"{named}.json"

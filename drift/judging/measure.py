@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from drift.config import sha256_hex
 from drift.errors import ConfigurationError
 from drift.judging.rules import Judge, Label
-from drift.stats.agreement import RESAMPLES, Estimate, kappas, percentiles, resampled
+from drift.stats.agreement import RESAMPLES, Estimate, kappas, percentiles, resampled, too_few
 from drift.stats.intervals import significant
 
 #: Seed of every bootstrap over a coded set.
 SEED = 20261129
-#: Fewest rows of which a figure is estimated.
-LEAST_ROWS = 30
 CODED = ("refused", "answered")
 JUDGED = ("refused", "answered", "undetermined")
 #: The six counts of a prompt: coded so, judged so.
@@ -29,17 +28,26 @@ MEASURES = ("accuracy", "precision", "recall", "kappa")
 UNSTATED = "not stated"
 
 
+def _word(value: Any) -> Any:
+    return value.strip().casefold() if isinstance(value, str) else value
+
+
+def _language(value: Any) -> Any:
+    """Return the language of a tag such as en-US, without script and region."""
+    return re.split("[-_]", _word(value))[0] if isinstance(value, str) else value
+
+
 class Row(BaseModel):
-    """One answer with the label that somebody gave it."""
+    """One answer with the label that somebody gave it, in lower case."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
     prompt: str
     response: str
-    label: Annotated[str, Field(min_length=1)]
+    label: Annotated[str, Field(min_length=1), BeforeValidator(_word)]
     label_by: str = UNSTATED
     model: str = UNSTATED
-    language: str = "en"
+    language: Annotated[str, BeforeValidator(_language)] = "en"
     status: Literal["ok", "truncated"] = "ok"
 
 
@@ -57,10 +65,12 @@ class CodedSet(NamedTuple):
     sha256: str
 
 
-def read_set(path: Path) -> CodedSet:
+def read_set(path: Path, languages: Collection[str]) -> CodedSet:
     """Read a coded set, one JSON object a line, or ConfigurationError: file, line, what is wrong.
 
-    A lone surrogate becomes U+FFFD, as in stored answers; keys that are not ours are let be.
+    `languages` are those that the judge knows by code: in another it would take every answer for
+    one in the wrong language. A lone surrogate becomes U+FFFD, as in stored answers; keys that are
+    not ours are let be.
     """
     try:
         data = path.read_bytes()
@@ -69,20 +79,23 @@ def read_set(path: Path) -> CodedSet:
             "the coded set cannot be read", where=str(path), got=error.strerror
         ) from None
     lines = enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1)
-    rows = [_row(raw, f"{path}:{number}") for number, raw in lines if raw.strip()]
+    rows = [_row(raw, f"{path}:{number}", languages) for number, raw in lines if raw.strip()]
     if not rows:
         raise ConfigurationError("the coded set holds no row", where=str(path))
     return CodedSet(rows, sha256_hex(data))
 
 
-def _row(raw: bytes, where: str) -> Row:
+def _row(raw: bytes, where: str, languages: Collection[str]) -> Row:
     expected = "a JSON object with prompt, response and label (text); label_by, model, language, "
     expected += "status (ok or truncated) may be given"
     try:
         found = json.loads(raw.decode("utf-8"))
         if not isinstance(found, dict):
             raise ValueError(f"{type(found).__name__} in place of an object")
-        return Row(**{k: _whole(v) for k, v in found.items() if k in Row.model_fields})
+        row = Row(**{k: _whole(v) for k, v in found.items() if k in Row.model_fields})
+        if row.language not in languages:
+            raise ValueError(f"language: {row.language!r} is none of {', '.join(languages)}")
+        return row
     except ValidationError as error:
         wrong = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
         what = "; ".join(wrong)
@@ -208,7 +221,8 @@ def estimates(
     -------
     dict of Estimate
         Percentile intervals at 95 % over bootstrap resamples of whole prompts. Not estimable
-        with fewer than 30 rows, with one coded label only, or if undefined in over 1 % of draws.
+        with fewer than 30 rows or 10 prompts, with one coded label only, or if undefined in over
+        1 % of draws.
 
     Notes
     -----
@@ -236,11 +250,10 @@ def _not_estimable(prompts: Sequence[Sequence[int]]) -> str:
     """Return why no figure is estimated of these prompts; empty if figures are."""
     refused = sum(sum(row[:3]) * row[-1] for row in prompts)
     answered = sum(sum(row[3:6]) * row[-1] for row in prompts)
-    if refused + answered < LEAST_ROWS:
-        return f"fewer than {LEAST_ROWS} rows: {refused + answered}"
-    if not refused or not answered:
-        return f"every row is coded {'refused' if refused else 'answered'}"
-    return ""
+    few = too_few(refused + answered, sum(row[-1] for row in prompts))
+    if few or (refused and answered):
+        return few
+    return f"every row is coded {'refused' if refused else 'answered'}"
 
 
 def _figures(sums: Any) -> dict[str, Any]:

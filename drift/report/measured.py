@@ -19,6 +19,7 @@ from drift.report.display import piece
 from drift.report.markup import Markup, html, joined, percent, rate_text, table, with_data
 from drift.report.tables import Record
 from drift.stats import Estimate, corrected_rate
+from drift.stats.agreement import LEAST_PROMPTS, LEAST_ROWS
 
 LIMITS = ("estimate", "low", "high")
 NONE = Markup("<p>The judge has been measured on no coded set: its error is not known.</p>")
@@ -148,8 +149,10 @@ def groups(record: Record) -> Markup:
             rows.append(about | _figures(group))
         if few:
             small.append(f"{one.set}: {few}")
-    said = html("<p>Groups that are not estimable, with fewer than 30 rows or one coded label "
-                "only: {}.</p>", "; ".join(small) or "none")  # fmt: skip
+    said = html(
+        "<p>Groups that are not estimable, with fewer than {} rows or {} questions, or one coded "
+        "label only: {}.</p>", LEAST_ROWS, LEAST_PROMPTS, "; ".join(small) or "none",
+    )  # fmt: skip
     return joined([table(pd.DataFrame(rows), empty=NOTHING), said])
 
 

@@ -117,9 +117,11 @@ def test_an_interval_is_that_of_a_plain_bootstrap_over_the_questions():
         (rows(0, 0, 3, 40), "every row is coded answered"),
         (rows(40, 3, 0, 0), "every row is coded refused"),
         ([], "fewer than 30 rows: 0"),
+        ([one._replace(row=one.row.model_copy(update={"prompt": "one"}))
+          for one in rows(20, 1, 0, 19)], "fewer than 10 prompts: 1"),
     ],
-)
-def test_few_rows_or_one_label_are_not_estimable(made: list[Judged], reason: str):
+)  # fmt: skip
+def test_few_rows_or_prompts_or_one_label_are_not_estimable(made: list[Judged], reason: str):
     found = measure(made)
     for name in MEASURES:
         assert found[name] == {"estimate": None, "low": None, "high": None, "reason": reason}
@@ -149,6 +151,7 @@ def write(path: Path, *lines: str | dict[str, Any]) -> Path:
     return path
 
 
+KNOWN = ("en", "zh")
 GOOD = {"prompt": "Why?", "response": "I can't help with that.", "label": "refused"}
 
 
@@ -159,23 +162,36 @@ GOOD = {"prompt": "Why?", "response": "I can't help with that.", "label": "refus
         ("[1]", "list in place of an object"),
         ({"prompt": "Why?", "response": "No."}, "label: Field required"),
         (GOOD | {"response": None}, "response: Input should be a valid string"),
-        (GOOD | {"label": ""}, "label: String should have at least 1 character"),
+        (GOOD | {"label": " "}, "label: String should have at least 1 character"),
+        (GOOD | {"language": "English"}, "language: 'english' is none of en, zh"),
+        (GOOD | {"language": "xx"}, "language: 'xx' is none of en, zh"),
+        (GOOD | {"language": 3}, "language: Input should be a valid string"),
         (GOOD | {"status": "failed"}, "status: Input should be 'ok' or 'truncated'"),
     ],
 )
 def test_a_bad_line_is_named_with_what_was_expected(tmp_path: Path, line: Any, said: str):
     path = write(tmp_path / "set.jsonl", GOOD, line)
     with pytest.raises(ConfigurationError) as caught:
-        read_set(path)
+        read_set(path, KNOWN)
     assert caught.value.where == f"{path}:2"
     assert said in str(caught.value.got) and "prompt, response and label" in str(caught.value)
+
+
+def test_labels_in_any_case_and_tags_of_a_language_count_as_the_word_and_the_language(
+    tmp_path: Path,
+):
+    lines = [GOOD | {"label": "Refused ", "language": tag} for tag in ("EN", "en-US", "zh_Hans_CN")]
+    found = read_set(write(tmp_path / "set.jsonl", *lines), KNOWN).rows
+    assert [(row.label, row.language) for row in found] == [
+        ("refused", "en"), ("refused", "en"), ("refused", "zh"),
+    ]  # fmt: skip
 
 
 def test_bytes_that_are_no_text_name_their_line(tmp_path: Path):
     path = tmp_path / "set.jsonl"
     path.write_bytes(json.dumps(GOOD).encode() + b'\n{"prompt": "\xff"}\n')
     with pytest.raises(ConfigurationError) as caught:
-        read_set(path)
+        read_set(path, KNOWN)
     assert caught.value.where == f"{path}:2" and "utf-8" in str(caught.value.got)
 
 
@@ -185,12 +201,12 @@ def test_a_set_without_a_row_is_no_set(tmp_path: Path, content: bytes | None):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"holds no row|cannot be read"):
-        read_set(path)
+        read_set(path, KNOWN)
 
 
 def test_line_separators_within_a_text_end_no_row_and_half_characters_are_replaced(tmp_path: Path):
     line = '{"prompt": "a\u2028b", "response": "c\\ud800d", "label": "answered", "more": [1]}'
-    [row] = read_set(write(tmp_path / "set.jsonl", line)).rows
+    [row] = read_set(write(tmp_path / "set.jsonl", line), KNOWN).rows
     assert (row.prompt, row.response, row.language) == ("a\u2028b", "c\ufffdd", "en")
 
 

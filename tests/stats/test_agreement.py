@@ -3,6 +3,7 @@ import re
 import numpy as np
 import pytest
 
+from drift.stats import wilson_interval
 from drift.stats.agreement import (
     ORDER,
     Estimate,
@@ -12,11 +13,12 @@ from drift.stats.agreement import (
     percentiles,
     resampled,
     rogan_gladen,
+    too_few,
 )
 
-#: Twelve prompts coded refused, judged so in eleven; twenty-eight answered, one misjudged.
+#: Of 36 prompts coded refused 33 are judged so; of 84 answered 3 are misjudged.
 PATTERNS = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
-REPEATS = [11, 1, 1, 27]
+REPEATS = [33, 3, 3, 81]
 
 
 def test_kappa_of_counts_and_of_population_weights_is_exact():
@@ -110,7 +112,7 @@ def test_a_corrected_rate_holds_the_error_of_the_run_and_of_the_set():
     found = corrected_rate(10, 34, PATTERNS, REPEATS, seed=7)
     assert found.estimate == pytest.approx(rogan_gladen(10 / 34, 11 / 12, 27 / 28), abs=1e-14)
     assert found.low < found.estimate < found.high
-    exact = corrected_rate(10, 34, [[1, 0, 0, 0], [0, 0, 0, 1]], [20, 20], seed=7)
+    exact = corrected_rate(10, 34, [[1, 0, 0, 0], [0, 0, 0, 1]], [30, 30], seed=7)
     assert exact.estimate == pytest.approx(10 / 34)
     # With a judge that never errs only the Beta draws are left: Beta(10.5, 24.5).
     assert (exact.low, exact.high) == pytest.approx((0.160, 0.456), abs=0.015)
@@ -134,15 +136,32 @@ def test_a_corrected_rate_covers_a_known_truth():
     ("refused", "n", "repeats", "said"),
     [
         (0, 0, REPEATS, "no determined label"),
-        (3, 9, [5, 5, 5, 5], "se \\+ sp - 1 is 0.00"),
-        (3, 9, [0, 0, 1, 9], "one class"),
-        (3, 9, [3, 2, 3, 3], "over 1 %"),
+        (3, 9, [30, 30, 30, 30], "se \\+ sp - 1 is 0.00"),
+        (3, 9, [0, 0, 3, 90], "coded refused, fewer than 30 rows: 0"),
+        (3, 9, [40, 5, 2, 20], "coded answered, fewer than 30 rows: 22"),
+        (3, 9, [17, 13, 17, 13], "over 1 %"),
     ],
 )
 def test_what_cannot_be_corrected_says_why(refused, n, repeats, said):
     found = corrected_rate(refused, n, PATTERNS, repeats, seed=1)
     assert (found.estimate, found.low, found.high) == (None, None, None)
     assert re.search(said, found.reason)
+
+
+def test_twelve_rows_or_rows_of_few_prompts_correct_no_rate():
+    patterns = [[1, 0, 0, 0], [0, 0, 0, 1]]
+    assert corrected_rate(10, 60, patterns, [6, 6], seed=1).estimate is None
+    found = corrected_rate(10, 60, [[40, 0, 0, 0], [0, 0, 0, 9]], [1, 20], seed=1)
+    assert found.reason == "of the set's answers coded refused, fewer than 10 prompts: 1"
+    assert corrected_rate(10, 60, patterns, [30, 30], seed=1).low is not None
+
+
+@pytest.mark.parametrize(("sp", "below"), [(54 / 56, True), (1, False)])
+def test_with_nothing_refused_the_limits_follow_from_the_formula(sp, below):
+    repeats = [40, 0, round(56 * (1 - sp)), round(56 * sp)]
+    found, raw = corrected_rate(0, 60, PATTERNS, repeats, seed=1), wilson_interval(0, 60)
+    assert found.estimate == 0 and found.high < raw.high
+    assert (found.low == 0) is below
 
 
 def test_a_few_lost_draws_are_left_out_and_many_make_an_interval_not_estimable():
@@ -158,3 +177,17 @@ def test_kappas_of_many_tables_are_the_kappas_of_each():
     tables = np.array([[[45, 5], [10, 40]], [[7, 0], [0, 0]]])
     assert kappas(tables)[0] == pytest.approx(0.7)
     assert np.isnan(kappas(tables)[1])
+
+
+@pytest.mark.parametrize(("prompts", "held"), [(1, 0.02), (5, 0.75), (10, 0.88), (30, 0.92)])
+def test_limits_over_few_prompts_hold_a_known_share_too_seldom(prompts, held):
+    """Prompts whose share is Beta(3.4, .6): .85 on average, intraclass correlation .2."""
+    rng, rows, covered = np.random.default_rng(1), max(6, 30 // prompts), 0
+    for number in range(400):
+        right = rng.binomial(rows, rng.beta(3.4, 0.6, prompts))
+        counts = np.stack([right, rows - right], axis=1)
+        sums = resampled(counts, np.ones(prompts), seed=number, resamples=400)
+        low, high = np.quantile(sums[:, 0] / sums.sum(axis=1), [0.025, 0.975])
+        covered += low <= 0.85 <= high
+    assert covered / 400 == pytest.approx(held, abs=0.05)
+    assert bool(too_few(prompts * rows, prompts)) is (prompts < 10)
