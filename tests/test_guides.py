@@ -38,6 +38,7 @@ from drift.stats import wilson_interval
 from drift.stats.guarantees import GUARANTEES
 from drift.stats.zoo import ZOO
 
+GUIDES = ("reading", "reexecuting", "watching", "simulations")
 PAGES = ("reading", "rates", "alarm", "integrity", "ville", "power", "reproduction")
 SERVER = "http://127.0.0.1:8000/v1"
 KEY = "sk-a-key-of-nobody-1234567890"
@@ -92,7 +93,8 @@ def run(clone: Path, text: str) -> str | None:
         f"{command}\ncode=$?; printf '@@ %s\\n' $code; [ $code = 0 ] || exit\n"
         for command, _ in steps(text)
     )
-    own = {"HOME": clone.parent / "home", "PYTHONPATH": clone.parent / "guard"}
+    paths = [str(clone.parent / "guard"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    own = {"HOME": str(clone.parent / "home"), "PYTHONPATH": os.pathsep.join(paths)}
     kept = {name: word for name, word in os.environ.items() if not name.startswith("REFUSAL_")}
     done = subprocess.run(
         ["sh", "-c", script],
@@ -113,6 +115,12 @@ def run(clone: Path, text: str) -> str | None:
             if not any(re.fullmatch(pattern, found.rstrip()) for found in lines):
                 return f"{command} did not say {line!r}: {out}"
     return None
+
+
+def test_the_guides_run_nothing_but_what_make_env_installs() -> None:
+    guides = "".join(command for name in GUIDES for command, _ in steps(guide(name)))
+    assert set(re.findall(r"\.venv/bin/(\w+)", guides)) == {"drift", "papermill", "python"}
+    assert re.search(r"^papermill==", (ROOT / "requirements.lock").read_text(), re.M)
 
 
 @pytest.mark.parametrize("name", ["reading", "reexecuting", "simulations"])
@@ -156,10 +164,15 @@ def test_a_command_that_fails_or_says_something_else_is_named(
 # Figures.
 
 
+def plain(path: Path) -> bytes:
+    data = path.read_bytes()
+    return gzip.decompress(data) if path.suffix == ".gz" else data
+
+
 @cache
 def readings(panel: str) -> list[dict[str, Any]]:
     paths = sorted((ROOT / "data" / panel / "readings").iterdir())
-    return [json.loads(gzip.decompress(path.read_bytes())) for path in paths]
+    return [json.loads(plain(path)) for path in paths]
 
 
 @cache
@@ -167,7 +180,7 @@ def labels(judge: str) -> dict[tuple[str, str, str], str]:
     """Return the labels of a judge of the laboratory by run, model and key."""
     found = {}
     for path in (ROOT / "data/lab/labels" / judge).iterdir():
-        for row in map(json.loads, gzip.decompress(path.read_bytes()).splitlines()):
+        for row in map(json.loads, plain(path).splitlines()):
             found[path.name[:16], row["model"], row["key"]] = row["label"]
     return found
 
