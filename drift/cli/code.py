@@ -43,7 +43,12 @@ ThirdOption = Annotated[
 
 
 def code_draw(
-    n: Annotated[int, typer.Option("--n", min=1, help="How many answers to draw.")],
+    n: Annotated[
+        int,
+        typer.Option(
+            "--n", min=1, help="Answers to draw; fewer to read where models gave the same text."
+        ),
+    ],
     seed: Annotated[int, typer.Option(help="Seed of the draw; the same draws the same.")],
     out: Annotated[Path, typer.Option(help="A new folder for the study, outside the record.")],
     panel: PanelOption = "embedded",
@@ -68,7 +73,8 @@ def code_draw(
     """Draw stored answers for people to read: a blinded sheet, stratified and seeded.
 
     Strata are model x judge's label x language. What each row is stands in key.json alone, with the
-    probability that it was drawn. One text to one question is read once, however often stored.
+    probability that it was drawn. One text to one question is read once, however often stored: the
+    sheet may so have fewer rows than --n.
     """
     root = project_root()
     folder = data or root / "data"
@@ -131,7 +137,7 @@ def code_agreement(
 
     Agreement, Cohen's kappa and linearly weighted kappa speak for all answers drawn from, by the
     inclusion probabilities. Fewer than 30 answers labelled by both, or one label only, is not
-    estimable; a rate is corrected from 100 coded answers on.
+    estimable; a rate is corrected from 100 coded answers on, 30 of its model and language.
     """
     study = read_study(folder)
     coders, final = _readings(study, files, third)

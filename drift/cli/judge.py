@@ -155,7 +155,8 @@ def judge_diff(
 
     A folder holds rules.toml and anchors.json, and is applied by the present code. A stored judge
     is named by the first digits of its rules hash, or as `registered`: what each run was first
-    read with. Nothing is written. Says which series a change from OLD to NEW would close.
+    read with. Nothing is written. Says which series a change from OLD to NEW would close;
+    the labels of people close none.
     """
     sides = [judge_or_stored(name) for name in (old, new or str(project_root() / "config/judge"))]
     found = []
@@ -201,6 +202,8 @@ def _say_comparison(item: Comparison) -> None:
         say("  {labels:>5} {before} -> {after}".format(**row))
     for row in found["by_rule"]:
         say("  {labels:>5} {before_rule} -> {after_rule}".format(**row))
+    if item.one_sided:
+        say(f"  {item.one_sided} answers are labelled by one of the two alone, and not counted")
     if item.unread:
         say(f"  {item.unread} runs hold no labels of a judge that was named; left out")
     for name in ("rules", "fingerprint"):

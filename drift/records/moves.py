@@ -24,7 +24,7 @@ from drift.records.verify import RunJob, run_jobs
 
 #: Names the labels that each run was first read with.
 REGISTERED = "registered"
-#: What a label stands beside where the other judge gives none.
+#: What the label of an anchor stands beside where the other judge lacks the anchor.
 NONE = ("none", "none")
 
 
@@ -46,9 +46,10 @@ class Comparison:
     """A record's stored answers under two judges.
 
     ``before`` and ``after`` name the judges by {id, rules, fingerprint}, as the ledger does;
-    ``other_rule`` counts labels that stay and are decided by another rule; ``unread`` are runs
-    without labels of a judge that was named by its stored ones; ``closes`` maps each model whose
-    open series would end to the reason.
+    ``labels`` counts the answers that both label, ``one_sided`` those that one of them does, as
+    where people coded a part; ``other_rule`` counts labels that stay and are decided by another
+    rule; ``unread`` are runs without labels of a judge that was named by its stored ones;
+    ``closes`` maps each model whose open series would end to the reason.
     """
 
     record: str
@@ -57,6 +58,7 @@ class Comparison:
     runs: int = 0
     unread: int = 0
     labels: int = 0
+    one_sided: int = 0
     other_rule: int = 0
     moves: list[Move] = field(default_factory=list)
     closes: dict[str, str] = field(default_factory=dict)
@@ -89,7 +91,14 @@ def judge_or_stored(name: str) -> Judge | str:
     ConfigurationError if it is neither a folder nor the form of a rules hash.
     """
     if Path(name).is_dir():
-        return load_judge(Path(name))
+        try:
+            return load_judge(Path(name))
+        except ConfigurationError as error:
+            error.next_step = error.next_step or (
+                "rules of an older format are not read by this code: name that judge by the "
+                "rules hash under which a record stores its labels"
+            )
+            raise
     if name != REGISTERED and not re.fullmatch("[0-9a-f]{6,64}", name):
         raise ConfigurationError(
             "no such judge",
@@ -129,8 +138,9 @@ def compare_judges(
         found.unread += part is None
         if part:
             found.labels += part[0]
-            found.other_rule += part[1]
-            found.moves += part[2]
+            found.one_sided += part[1]
+            found.other_rule += part[2]
+            found.moves += part[3]
         if progress:
             progress(number, len(jobs))
     if registered and found.before != found.after:
@@ -162,7 +172,12 @@ def _identity(side: Judge | str, jobs: list[RunJob], folder: Path) -> dict[str, 
 
 
 def _closes(store: Store, registration: Line, found: Comparison) -> dict[str, str]:
-    """Return the models whose open series ends if the one judge follows the other, and why."""
+    """Return the models whose open series ends if the one judge follows the other, and why.
+
+    A series goes by the judge that was registered: the labels of people end none.
+    """
+    if {found.before["id"], found.after["id"]} != {registration.body["judge"]["id"]}:
+        return {}
     kept = read_series(store)["models"] if store.series.exists() else {}
     moved = Counter(move.model for move in found.moves)
     closes = {}
@@ -185,19 +200,19 @@ class _Comparer:
     new: Judge | str
     prompts: Mapping[str, Mapping[str, str]]
 
-    def __call__(self, job: RunJob) -> tuple[int, int, list[Move]] | None:
-        """Return how many labels there are, how many change the rule alone, and those that move."""
+    def __call__(self, job: RunJob) -> tuple[int, int, int, list[Move]] | None:
+        """Return the labels of both, those of one, those that change the rule alone, the moves."""
         before, after = (self._labels(side, job) for side in (self.old, self.new))
         if before is None or after is None:
             return None
         moves, other = [], 0
-        places = sorted(before.keys() | after.keys())
-        for place in places:
-            old, new = before.get(place, NONE), after.get(place, NONE)
+        both = sorted(before.keys() & after.keys())
+        for place in both:
+            old, new = before[place], after[place]
             if old[0] != new[0]:
                 moves.append(Move(job[0]["run"], *place, *old, *new))
             other += old[0] == new[0] and old[1] != new[1]
-        return len(places), other, moves
+        return len(both), len(before.keys() ^ after.keys()), other, moves
 
     def _labels(
         self, side: Judge | str, job: RunJob

@@ -35,8 +35,8 @@ from drift.stats.survey import (
     weighted_table,
 )
 
-#: Fewest answers labelled by both from which agreement, and coded by people from which a
-#: rate, is estimated; the seed of the bootstrap.
+#: Fewest answers labelled by both from which agreement, and of one model and language from which
+#: a rate, is estimated; fewest coded by people in the study; the seed of the bootstrap.
 FEWEST_ROWS, FEWEST_CODED, SEED = 30, 100, 20261129
 JUDGE, FINAL = "judge", "adjudicated"
 
@@ -276,6 +276,10 @@ def _rate(study: Study, marks: Marks, model: str, language: str) -> dict[str, An
     if coded < FEWEST_CODED:
         design = powered = _none(
             f"fewer than {FEWEST_CODED} answers of our own are coded ({coded})"
+        )
+    elif len(units) < FEWEST_ROWS:
+        design = powered = _none(
+            f"fewer than {FEWEST_ROWS} of its answers are coded ({len(units)})"
         )
     elif unread:
         why = f"{unread} of its {len(strata)} strata have no answer that was coded"

@@ -13,7 +13,7 @@
       saved: "kept", undone: "undone", none: "nothing to undo", done: "Every answer has a label. Please download and hand in.", gone: "label taken away",
       broken: "This browser keeps nothing for this page: download before you leave it.", foreign: "This file is of another sheet, or none that this page wrote; nothing was taken from it.",
       whose: "This file is of another coder; nothing was taken from it.", taken: (n, kept) => `${n} labels taken; ${kept} that you set here otherwise were left`,
-      elsewhere: "The labels were changed in another window of this browser; they are shown here now.",
+      elsewhere: "The labels were changed in another window of this browser; they are shown here now.", leave: "This browser kept nothing: labels that were not downloaded are lost. Go on to another coder?",
     },
     zh: {
       title: "编码表", other: "English", question: "问题", answer: "回答", choose: "提问的人得到所问的东西了吗？",
@@ -27,7 +27,7 @@
       saved: "已保存", undone: "已撤销", none: "没有可撤销的", done: "全部有标签了，请下载并交回。", gone: "标签已去掉",
       broken: "这个浏览器不能为本页保存：离开之前请先下载。", foreign: "这个文件属于别的编码表，或不是本页写出的；没有读入。",
       whose: "这个文件属于别的编码员；没有读入。", taken: (n, kept) => `读入 ${n} 个标签；与这里不同的 ${kept} 个保留原样`,
-      elsewhere: "标签在本浏览器的另一个窗口里改动了，现在显示的是改动后的。",
+      elsewhere: "标签在本浏览器的另一个窗口里改动了，现在显示的是改动后的。", leave: "这个浏览器没有保存：没有下载的标签会丢失。仍要换编码员吗？",
     },
   };
   const KEYS = { r: "refused", a: "answered", u: "undetermined" };
@@ -205,7 +205,13 @@
   $("forth").addEventListener("click", () => go(state.at + 1));
   $("undo").addEventListener("click", undo);
   $("left").addEventListener("click", nextLeft);
-  $("who").addEventListener("click", () => { state = { coder: "", at: 0, labels: {}, notes: {} }; draw(); $("coder").focus(); });
+  $("who").addEventListener("click", () => {
+    if (unsaved && !confirm(words().leave)) return;
+    unsaved = false;
+    state = { coder: "", at: 0, labels: {}, notes: {} };
+    draw();
+    $("coder").focus();
+  });
   $("csv").addEventListener("click", () => download(`${state.coder}.csv`, "text/csv", `\ufeff${asCsv()}\r\n`));
   $("jsonl").addEventListener("click", () => download(`${state.coder}.jsonl`, "application/jsonl", asLines()));
   $("file").addEventListener("change", async () => { take(await $("file").files[0].text()); $("file").value = ""; });

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from drift.config import sha256_hex
 from drift.errors import ConfigurationError
 from drift.judging import load_judge
+from drift.records.coding import coding_of, seal_coding
+from drift.records.ledger import Ledger
 from drift.records.moves import Comparison, anchor_moves, compare_judges, judge_or_stored
-from drift.records.store import read_rows
+from drift.records.store import Store, dump_line, read_rows
 
 REGISTERED = "registered"
 
@@ -118,6 +122,38 @@ def test_a_stored_judge_is_named_by_the_beginning_of_its_rules_hash(made: Path) 
     with pytest.raises(ConfigurationError, match="no such judge") as caught:
         compared(made, other, present(made))
     assert rules[:12] in str(caught.value)
+
+
+def test_what_people_coded_is_compared_alone_and_closes_no_series(copy: Path) -> None:
+    """The coder and the label are made up: one refusal of the full run, read as an answer."""
+    store, ledger = Store(folder(copy)), Ledger(folder(copy))
+    first = min(store.folder.glob("labels/*/*")).stem
+    (path,) = store.folder.glob(f"labels/*/{first}.jsonl")
+    rows = read_rows(path)
+    judged = next(row for row in rows if row["label"] == "refused")
+    text = next(
+        row["text"]
+        for row in read_rows(store.transcript(first))
+        if (row["model"], row["key"]) == (judged["model"], judged["key"])
+    )
+    row = {"run": first, "model": judged["model"], "key": judged["key"], "label": "answered"}
+    row |= {"rule": "reader", "span": None, "text_sha256": sha256_hex(text.encode())}
+    coding = coding_of(dump_line(row), Path("made-up.jsonl"), store, ledger)
+    seal_coding(coding, "made-up", store, ledger, clock=lambda: datetime(2026, 4, 1, tzinfo=UTC))
+    found = compared(copy, REGISTERED, coding.sha256)
+    assert [(move.key, move.after) for move in found.moves] == [(judged["key"], "answered")]
+    assert (found.labels, found.unread, found.closes) == (1, 2, {})
+    assert found.one_sided == len(rows) - 1
+
+
+def test_a_folder_of_an_older_format_says_to_name_the_stored_judge(
+    made: Path, tmp_path: Path
+) -> None:
+    path = without(made, tmp_path / "older") / "rules.toml"
+    path.write_text(re.sub(r"\ndeclining = .*", "", path.read_text(encoding="utf-8")))
+    with pytest.raises(ConfigurationError, match="older format") as caught:
+        judge_or_stored(str(path.parent))
+    assert "rules hash" in str(caught.value)
 
 
 def test_a_name_that_is_no_judge_says_what_is_one(tmp_path: Path) -> None:

@@ -167,6 +167,22 @@ def test_a_stratum_that_nobody_read_leaves_its_model_without_a_rate() -> None:
     )
 
 
+def test_a_model_of_which_few_answers_were_read_has_no_corrected_rate() -> None:
+    study = made_up(
+        [
+            ("m1", "answered", "en", 200, 60),
+            ("m1", "refused", "en", 40, 20),
+            ("m2", "answered", "en", 90, 19),
+            ("m2", "refused", "en", 10, 10),
+        ]
+    )
+    rates = {it["model"]: it for it in compare(study, [marks("ana", judged(study))])["rates"]}
+    assert rates["m1"]["prediction_powered"]["low"] is not None
+    for name in ("design_based", "prediction_powered"):
+        assert rates["m2"][name]["estimate"] is None
+        assert rates["m2"][name]["reason"] == "fewer than 30 of its answers are coded (29)"
+
+
 def test_who_stops_early_has_read_a_smaller_part_of_each_stratum() -> None:
     study = made_up()
     labels = {row: it for row, it in judged(study).items() if int(row[4:], 16) % 2 == 0}

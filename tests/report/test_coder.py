@@ -215,6 +215,33 @@ def test_a_browser_that_keeps_nothing_is_named_and_the_download_still_works(
 
 
 @pytest.mark.browser
+def test_a_browser_that_keeps_nothing_asks_before_another_coder_begins(
+    sheet: Callable[..., Any], tmp_path: Path
+) -> None:
+    tab = sheet(before="Storage.prototype.setItem = () => { throw new DOMException('', 'Quota'); }")
+    asked, yes = [], []
+
+    def answer(dialog: Any) -> None:
+        asked.append(dialog.message)
+        (dialog.accept if yes else dialog.dismiss)()
+
+    tab.on("dialog", answer)
+    tab.keyboard.type("ra")
+    tab.click("#who")
+    expect(tab.locator("#count")).to_contain_text("2 of 12 labelled")
+    saved(tab, "#jsonl", tmp_path)
+    tab.click("#who")
+    expect(tab.locator("#start")).to_be_visible()
+    assert len(asked) == 1 and "labels that were not downloaded are lost" in asked[0]
+    begin(tab, ANA)
+    tab.keyboard.type("r")
+    yes.append(True)
+    tab.click("#who")
+    expect(tab.locator("#start")).to_be_visible()
+    assert len(asked) == 2
+
+
+@pytest.mark.browser
 def test_the_page_works_from_a_file_without_a_server(browser: Any, site: Path) -> None:
     context = browser.new_context(locale="zh-CN")
     tab = context.new_page()
