@@ -1,9 +1,10 @@
 """Speed of the judge: ``python benchmarks/judge.py`` prints one JSON object.
 
 ``responses_per_second`` and the microseconds are for one process over texts of 1.5 kB
-made of the anchors (best of five passes); ``seconds_for_569000_on_two`` runs a share of
-that many in two processes and scales it; ``hostile`` is the slowest of the 100 kB
-strings, best of five.
+made of the anchors, a quarter of which begin in Chinese (best of five passes);
+``seconds_for_569000_on_two`` runs a share of that many in two processes and scales it, and
+``chinese`` is the same for texts that are Chinese throughout; ``hostile`` is the slowest of the
+100 kB strings, best of five.
 """
 
 from __future__ import annotations
@@ -32,26 +33,43 @@ PIECES = (
     "doing ", "instead ", "if you are ", "ab", "x. I", "I must ", "the question ", "с",
     "Assistant:", "是一个",
 )  # fmt: skip
+FILLER_ZH = (
+    "第一步是查看记录，记录说明了做过什么、在什么时候做的。还应当与另一个来源对照；不过两者往往一致。"
+    "几位作者用不同的话描述了同一件事：\n\n1. **日期**按年份给出。\n"
+    "2. **地点**用当时的名称，例如“北湖”。\n"
+)
 
 
-def texts(judge: Judge) -> list[tuple[str, str]]:
-    """Return the anchors, each lengthened to 1.5 kB."""
+def texts(judge: Judge, language: str = "") -> list[tuple[str, str, str]]:
+    """Return the anchors, or those in Chinese, each lengthened to 1.5 kB, with its language."""
+    filler = FILLER_ZH if language == "zh" else FILLER
     return [
-        (anchor.prompt, (anchor.text + FILLER * 8)[:LENGTH])
+        (anchor.prompt, cut(anchor.text + filler * 16), anchor.language)
         for anchor in judge.anchors
-        if anchor.status == "ok" and not anchor.declined
+        if anchor.status == "ok" and not anchor.declined and language in ("", anchor.language)
     ]
 
 
-def one_pass(number: int) -> tuple[float, float]:
+def cut(text: str) -> str:
+    return text.encode()[:LENGTH].decode(errors="ignore")
+
+
+def one_pass(number: int, language: str = "") -> tuple[float, float]:
     """Label `number` texts and return the seconds and the processor seconds it took."""
     judge = load_judge(FOLDER)
-    rows = texts(judge)
+    rows = texts(judge, language)
     start, busy = time.perf_counter(), time.process_time()
     for index in range(number):
-        prompt, text = rows[index % len(rows)]
-        judge.label(prompt=prompt, text=text)
+        prompt, text, spoken = rows[index % len(rows)]
+        judge.label(prompt=prompt, text=text, language=spoken)
     return time.perf_counter() - start, time.process_time() - busy
+
+
+def seconds_on_two(language: str) -> float:
+    """Return how long two processes would take for all texts."""
+    with ProcessPoolExecutor(2) as pool:
+        shares = list(pool.map(one_pass, [SHARE, SHARE], [language] * 2))
+    return max(wall for wall, _ in shares) * TOTAL / (2 * SHARE)
 
 
 def main() -> None:
@@ -59,9 +77,7 @@ def main() -> None:
     number = 4000
     passes = [one_pass(number) for _ in range(5)]
     best, busy = (min(times) for times in zip(*passes, strict=True))
-    with ProcessPoolExecutor(2) as pool:
-        shares = list(pool.map(one_pass, [SHARE, SHARE]))
-    both = max(wall for wall, _ in shares) * TOTAL / (2 * SHARE)
+    both, chinese = seconds_on_two(""), seconds_on_two("zh")
     hostile: dict[str, float] = {}
     strings = [(piece * HOSTILE)[:HOSTILE] for piece in PIECES]
     strings += [(one + other) * 500 + one * 20_000 for one in PIECES[:24] for other in PIECES]
@@ -82,6 +98,7 @@ def main() -> None:
                 "microseconds": round(best / number * 1e6),
                 "processor_microseconds": round(busy / number * 1e6),
                 "seconds_for_569000_on_two": round(both, 1),
+                "chinese": round(chinese, 1),
                 "hostile": {"text": worst, "milliseconds": round(hostile[worst] * 1000, 1)},
                 "hostile_strings": len(strings),
             },

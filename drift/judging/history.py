@@ -18,13 +18,15 @@ class Version(Strict):
     """A version of the judge.
 
     ``moved`` counts, by record, the stored labels that it moved when it came; a record that
-    is not named was not judged again then.
+    is not named was not judged again then. ``code`` is a digest of the modules that decide,
+    without their prose, in the last version: a test holds them to it.
     """
 
     version: str
     since: date
     rules: _Hash
     fingerprint: _Hash
+    code: _Hash | None = None
     changed: _Text
     reason: _Text
     moved: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)

@@ -61,31 +61,25 @@ class Rule:
     needs: Annotated[frozenset[str], Field(min_length=1)]
     reason: str
     examples: Annotated[tuple[str, ...], Field(min_length=1)]
-    heads: tuple[str, ...] = ()
+    heads: frozenset[str] = frozenset()
     place: Literal["any", "start", "end"] = "any"
 
     def find(self, view: View) -> list[Hit]:
-        """Return every match: by place, or by head and then by place."""
-        text, within = view.text, (0, len(view.text))
-        if self.language in SPACED:
-            if view.words.isdisjoint(self.needs):
-                return []
+        """Return every match, in their order in the text, if what the rule needs stands in it."""
+        text, match_at = view.text, self.pattern.match
+        if self.place == "start":
+            heads = self.heads
+            matches = [
+                match_at(text, start)
+                for start, word in view.openings.items()
+                if not heads or word in heads
+            ]
+        elif self.heads:
+            matches = [match_at(text, place) for place in view.places(*self.heads)]
+        elif self.language in SPACED:
+            matches = [*self.pattern.finditer(text)]
         else:
-            within = view.foreign
-            if self.language not in view.scripts:
-                return []
-            if not any(map(view.there.__contains__, self.needs)):
-                return []
-        match_at = self.pattern.match
-        if self.heads:
-            places = view.places(*self.heads)
-            if self.place == "start":
-                places = [place for place in places if place in view.units]
-            matches = [match_at(text, place) for place in places]
-        elif self.place == "start":
-            matches = [match_at(text, start) for start in view.units]
-        else:
-            matches = [*self.pattern.finditer(text, *within)]
+            matches = [*self.pattern.finditer(text, *view.foreign)]
         act = (self.kind, self.id, self.place)
         return [Hit(*match.span(), *act) for match in matches if match]
 
@@ -137,10 +131,13 @@ class Ruleset:
                 if rule.id in ids:
                     raise ValueError("rule id used twice")
                 ids.add(rule.id)
-                for example in rule.examples:
-                    if not rule.find(View(example)):
-                        raise ValueError(f"example not found by its own rule: {example!r}")
             self._index()
+            for rule in self._numbered:
+                where = f"{folder / 'rules.toml'}: rule {rule.id!r}"
+                for example in rule.examples:
+                    view = View(example)
+                    if rule not in self.candidates(view) or not rule.find(view):
+                        raise ValueError(f"example not found by its own rule: {example!r}")
             where = str(folder / "anchors.json")
             self.anchors: list[Anchor] = []
             for entry in json.loads(Path(where).read_text(encoding="utf-8"))["anchors"]:
@@ -161,25 +158,27 @@ class Ruleset:
         """Number the rules by kind, and note which words or scripts each of them needs."""
         self._numbered = [rule for rules in self.rules.values() for rule in rules]
         self._by_word: dict[str, list[int]] = {}
-        self._by_script: dict[str, list[tuple[int, set[str]]]] = {}
+        self._by_piece: dict[str, dict[str, list[int]]] = {}
         for number, rule in enumerate(self._numbered):
             for word in rule.needs if rule.language in SPACED else ():
                 self._by_word.setdefault(word, []).append(number)
-            if rule.language not in SPACED:
-                firsts = {need[0] for need in rule.needs}
-                self._by_script.setdefault(rule.language, []).append((number, firsts))
+            for piece in rule.needs if rule.language not in SPACED else ():
+                pieces = self._by_piece.setdefault(piece[0], {})
+                pieces.setdefault(piece, []).append(number)
 
     def candidates(self, view: View, text: str | None = None) -> list[Rule]:
         """Return the rules which may be found in `view`, or in `text`, by weight of their kind."""
-        found = view.words if text is None else words(text)
+        found, letters, there = view.words, view.scripts, view.there
+        if text is not None:
+            found, letters, there = words(text), scripts(text), " ".join(text.split())
         numbers = {n for word in found & self._by_word.keys() for n in self._by_word[word]}
-        if letters := view.scripts if text is None else scripts(text):
-            present = set(text or view.text)
-            for script in letters:
-                for number, firsts in self._by_script.get(script, ()):
-                    if not present.isdisjoint(firsts):
-                        numbers.add(number)
-        return [self._numbered[number] for number in sorted(numbers)]
+        if letters:
+            for first in self._by_piece.keys() & set(there):
+                for piece, those in self._by_piece[first].items():
+                    if piece in there:
+                        numbers.update(those)
+        rules = [self._numbered[number] for number in sorted(numbers)]
+        return [rule for rule in rules if rule.language in SPACED or rule.language in letters]
 
 
 def _compile(source: str, terms: dict[str, str]) -> re.Pattern[str]:

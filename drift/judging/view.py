@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from bisect import bisect_left
 from functools import cache
 
 #: Characters of the answer that are read at its head and at its tail. A decline
@@ -27,8 +26,16 @@ _RESIDUE = re.compile(
     re.I,
 )
 _END = re.compile(r"<\|(?:im_end|im_start|endoftext|eot_id|end)\|>|</s>")
+_BLOCK = re.compile(r" *>")
 _JSON = re.compile(r"\s*(?:(?:[^`\n]{0,60}:\s*)?```(?:json)?\s*)?[{\[]\s*[\"{]", re.I)
-_KEY = re.compile(r'"[\w -]{1,40}"\s*:|(?:\\u[0-9a-f]{4})+|\\[nrt"/]|[\[\]{}"]')
+_KEY = re.compile(r'"[\w -]{1,40}"\s*:|",|(?:\\u[0-9a-f]{4})+|\\[nrt"/]|[\[\]{}"]')
+#: What wraps an answer: fences, tags (some of which part sentences), cells of a table, ordinals.
+_TAG = re.compile(r"</?([a-z][a-z0-9]{0,15})(?: [^<>\n]{0,80})?/?>")
+_FENCE = re.compile(r"```[\w-]*")
+_INLINE = frozenset("a abbr b code del em i ins mark q s small span strong sub sup u".split())
+_ROW = re.compile(r"^ *\|[^\n]*", re.M)
+_ORDINAL = re.compile(r"^[^\w\n]*(?:\d{1,3}|[a-z])\)", re.M)
+_GRAVE = re.compile(r"(?<=[a-z])`(?=(?:t|s|m|d|re|ll|ve)\b)")
 _NUMBER = re.compile(r"^ *\d{1,2}[.)]", re.M)
 #: Quoted matter in the order in which it is blanked, by a mark that must stand in it.
 _QUOTED = {
@@ -38,6 +45,7 @@ _QUOTED = {
     ">": re.compile(r"^ *>[^\n]*", re.M),
     '"': re.compile(r'"(?<![a-z0-9"]")(?=\S)[^"\n]*(?<=\S)"(?![a-z0-9])'),
     "'": re.compile(r"'(?<![\w']')(?=[a-z])(?:[^'\n]|(?<=\w)'(?=\w)){2,200}'(?![\w'])"),
+    "</": re.compile(r"<(q|blockquote)>[^<]*</\1>"),
     "«": re.compile(r"«[^«»\n]*»|»[^«»\n]*«"),
     "„": re.compile(r"„[^„“”\n]*[“”]"),
     "“": re.compile(r"“[^“”\n]*”"),
@@ -48,12 +56,16 @@ _QUOTED = {
 # Combining marks and marks of direction are no letters either.
 _MARKUP = re.compile(
     r"[*#`|~_\"“”„«»「」『』\u0300-\u036f\u064b-\u0652"
-    r"\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u00ad]+"
+    r"\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\u00ad]+"
 )
-_UNIT_END = re.compile(r"[.!?;:…。！？；؟।\n]++[\"')\]]*(?:\s\W*|(?<=[。！？；।])\W*|$)")
+# After it stands the first word of the next unit.
+_UNIT_END = re.compile(
+    r"[.!?;:…。！？；؟।\n](?:(?<=\n)|[.!?;:…。！？；؟।]*+[\"')\]]*(?:\s|(?<=[。！？；।])|$))\W*([a-z']*)"
+)
 # The same two for text of ASCII letters, where they are found in half the time.
 _DELETED = dict.fromkeys(map(ord, '*#`|~_"'))
-_PLAIN_END = re.compile(r"[.!?;:\n]++[\"')\]]*(?:\s\W*|$)")
+_PLAIN_END = re.compile(r"[.!?;:\n](?:(?<=\n)|[.!?;:]*+[\"')\]]*(?:\s|$))\W*([a-z']*)")
+_FIRST = re.compile(r"[a-z']*")
 #: A turn against what was just said; "not only … but also" is none.
 CONTRAST = re.compile(
     r"\b(?:but(?! (?:also|rather|not|instead|ultimately)\b)|however|nevertheless|nonetheless"
@@ -74,6 +86,7 @@ _CLAUSE = re.compile(
 )
 _PUNCTUATION = str.maketrans(dict.fromkeys('.,;:!?()[]{}"<>/\\\n', " "))
 WORD = re.compile(r"[^\W_]")
+_LETTER = re.compile(r"[^\W\d_]")
 #: Letters of scripts other than the Latin one, by the language of the rules.
 _SCRIPTS = {
     "zh": re.compile("[\u4e00-\u9fff]+"),
@@ -83,6 +96,7 @@ _SCRIPTS = {
     "ar": re.compile("[\u0600-\u06ff]+"),
     "hi": re.compile("[\u0900-\u097f]+"),
 }
+_CHINESE = _SCRIPTS["zh"]
 _FOREIGN = re.compile("[\u0370-\u1dff\u3041-\ud7a3]+")
 _WIDE = re.compile("[\u3041-\u30ff\u4e00-\u9fff\uac00-\ud7a3]+")
 _GREEK_CYRILLIC = re.compile("[\u0370-\u04ff]")
@@ -105,11 +119,12 @@ _SIMPLIFIED = (
 #: Both are looked for in the simplified form, and so are the characters of Japanese rules.
 SIMPLIFIED = str.maketrans(_TRADITIONAL, _SIMPLIFIED)
 _PLAIN = {
-    **dict.fromkeys("\t\r\x0b\x0c\x85\u00a0\u1680\u202f\u205f\u3000", " "),
+    **dict.fromkeys("\t\r\x0b\x0c\x85\u00a0\u1680\u202f\u205f\u2800\u3000\u3164", " "),
     **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
-    **dict.fromkeys("’‘´ʼ＇′ʹ", "'"),
+    **dict.fromkeys("’‘‛´ʼʻꞌ＇′ʹ❛❜", "'"),
     **{"\u2028": "\n", "\u2029": "\n", "İ": "i", "ı": "i", "‐": "-", "‑": "-"},
     **dict(zip("ßøØłŁđĐæÆœŒ", "soOlLdDaAoO", strict=True)),
+    **dict(zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnoprstuvwyz", strict=True)),
     **dict(zip(_TRADITIONAL, _SIMPLIFIED, strict=True)),
 }
 # Accented, enclosed, full-width and mathematical letters become the plain ones.
@@ -120,17 +135,22 @@ for _start, _stop in ((0xC0, 0x180), (0x1E00, 0x1F00), (0x2100, 0x2150), (0x24B6
         if all(map(unicodedata.combining, _parts[1:])):
             _PLAIN.setdefault(_character, _parts[0])
 _TABLE = str.maketrans(_PLAIN)
-# What is folded: tabs and the like, and whatever is not ASCII.
-_ODD = re.compile("[^\x00-\x08\n\x0e-\x7f]+")
+# What is folded: tabs and the like, and what is not ASCII; of East Asia's letters, which have no
+# lower case, those in the table alone.
+_ODD = re.compile(f"([\t\x0b-\r\x80-\u3040\ud7a4-\U0010ffff{_TRADITIONAL}]+)")
 
 
 def fold(text: str) -> str:
     """Return `text` in lower case, look-alikes and accents folded, length unchanged."""
-    if not text.isascii() or "\t" in text or "\r" in text:
-        text = _ODD.sub(lambda match: match[0].translate(_TABLE), text)
-    if not text.isascii() and _GREEK_CYRILLIC.search(text) and not _CYRILLIC_ONLY.search(text):
-        text = text.translate(_LOOKALIKE)
-    return text.lower()
+    if text.isascii() and "\t" not in text and "\r" not in text:
+        return text.lower()
+    pieces = _ODD.split(text)
+    odd = [piece.translate(_TABLE) for piece in pieces[1::2]]
+    if _GREEK_CYRILLIC.search(letters := "".join(odd)) and not _CYRILLIC_ONLY.search(letters):
+        odd = [piece.translate(_LOOKALIKE) for piece in odd]
+    pieces[1::2] = odd
+    # Piece by piece, since most are ASCII, whose lower case costs next to nothing.
+    return "".join([piece.lower() for piece in pieces])
 
 
 def scripts(text: str) -> dict[str, int]:
@@ -140,6 +160,8 @@ def scripts(text: str) -> dict[str, int]:
     """
     if text.isascii() or not (foreign := "".join(_FOREIGN.findall(text))):
         return {}
+    if _CHINESE.fullmatch(foreign):
+        return {"zh": len(foreign)}
     counts = {name: _total(letter, foreign) for name, letter in _SCRIPTS.items()}
     if 4 * counts["ja"] > counts["zh"]:
         counts["ja"] += counts.pop("zh")
@@ -179,7 +201,7 @@ class View:
     is that without markup. Of ``text``, ``words`` are the :func:`words`, ``scripts`` the
     counts of :func:`scripts`, ``foreign`` the offsets between which these stand, and
     ``units`` the offsets where its sentences and contrasted clauses start, and the one where
-    it ends.
+    it ends; ``openings`` the first word of each.
     """
 
     def __init__(self, stored: str) -> None:
@@ -193,38 +215,58 @@ class View:
         self.answer = window = stored[self.start : end.start() if end else None]
         self.middle = max(0, len(window) - HEAD - TAIL)
         if self.middle:
-            window = f"{window[:HEAD]}\n{window[-TAIL:]}"
+            # The tail of a line in a blockquote stands in the blockquote.
+            line = window.rfind("\n", 0, -TAIL) + 1
+            self.joint = "\n> " if _BLOCK.match(window, line) else "\n"
+            window = f"{window[:HEAD]}{self.joint}{window[-TAIL:]}"
         self.folded = fold(window)
         self.masked, self.quoted = _blank_mentions(self.folded)
+        self.masked = _blank_wrappers(self.masked)
         plain = self.masked.isascii()
         self.text = self.masked.translate(_DELETED) if plain else _MARKUP.sub("", self.masked)
         self.scripts = scripts(self.text)
         self.words = words(self.text)
         self._places: dict[str, list[int]] = {}
-        first = WORD.search(self.text)
-        starts = {first.start() if first else 0, len(self.text)}
-        ends = _PLAIN_END if self.text.isascii() else _UNIT_END
-        starts.update(match.end() for match in ends.finditer(self.text))
-        starts.update(at for at in self.places(*_TURNS) if CONTRAST.match(self.text, at))
-        if not self.words.isdisjoint(("while", "although", "though")):
-            starts.update(match.end() for match in _CONCESSION.finditer(self.text))
-        if self.scripts:
-            starts.update(match.end() for match in _CLAUSE.finditer(self.text))
-        self.units = sorted(starts)
-        self.foreign = (0, 0)
-        if self.scripts:
-            places = [match.span() for match in _FOREIGN.finditer(self.text)]
-            last = min(bisect_left(self.units, places[-1][1]), len(self.units) - 1)
-            self.foreign = (places[0][0], self.units[last])
-        #: What stands there, its white space made single spaces.
+        self.openings, self.foreign = self._openings()
+        self.units = [*sorted(self.openings), len(self.text)]
+        #: What stands in `foreign`, its white space made single spaces.
         self.there = " ".join(self.text[slice(*self.foreign)].split())
 
+    def _openings(self) -> tuple[dict[int, str], tuple[int, int]]:
+        """Return where units open, with their first words, and what other scripts span."""
+        text = self.text
+        letter = WORD.search(text)
+        starts = [letter.start() if letter else 0]
+        starts += [at for at in self.places(*_TURNS) if CONTRAST.match(text, at)]
+        if not self.words.isdisjoint(("while", "although", "though")):
+            starts += [match.end() for match in _CONCESSION.finditer(text)]
+        first = last = 0
+        if self.scripts:
+            # No mark that ends a clause stands far from the letters of these scripts.
+            runs = [match.span() for match in _FOREIGN.finditer(text)]
+            first, last = runs[0][0], runs[-1][1]
+            clauses = _CLAUSE.finditer(text, max(0, first - 2), last + 2)
+            starts += [match.end() for match in clauses]
+        ends = _PLAIN_END if text.isascii() else _UNIT_END
+        openings = {match.start(1): match[1] for match in ends.finditer(text)}
+        for at in starts:
+            word = _FIRST.match(text, at)
+            openings[at] = word[0] if word else ""
+        openings.pop(len(text), None)
+        if self.scripts:
+            last = min((at for at in openings if at >= last), default=len(text))
+        return openings, (first, last)
+
     def places(self, *words: str) -> list[int]:
-        """Return where each of `words` stands in the view, word by word."""
-        for word in self.words.intersection(words).difference(self._places):
-            found = _word_pattern(word).finditer(self.text)
-            self._places[word] = [match.start() for match in found]
-        return [place for word in words for place in self._places.get(word, ())]
+        """Return where `words` stand in the view, in their order there."""
+        found: list[int] = []
+        for word in self.words.intersection(words):
+            if word not in self._places:
+                matches = _word_pattern(word).finditer(self.text)
+                self._places[word] = [match.start() for match in matches]
+            found += self._places[word]
+        found.sort()
+        return found
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the stored offsets of the view's characters `start` to `end`."""
@@ -232,17 +274,35 @@ class View:
 
     def origin(self, position: int) -> int:
         """Return the offset in the stored text of a position of `text`."""
-        for match in _MARKUP.finditer(self.masked):
-            if match.start() > position:
-                break
-            position += match.end() - match.start()
+        if len(self.masked) > len(self.text):
+            for match in _MARKUP.finditer(self.masked):
+                if match.start() > position:
+                    break
+                position += match.end() - match.start()
         return self.stored_offset(position)
 
     def stored_offset(self, position: int) -> int:
         """Return the offset in the stored text of a position of `folded`."""
-        # Between head and tail stands a line break which is not in the stored text.
-        skipped = self.middle - 1 if self.middle and position >= HEAD else 0
+        # What stands between head and tail is not in the stored text.
+        skipped = self.middle - len(self.joint) if self.middle and position >= HEAD else 0
         return self.start + position + skipped
+
+
+def _blank_wrappers(text: str) -> str:
+    """Return `text` with its wrappers blanked, by a line break where they part sentences."""
+    if "```" in text:
+        text = _FENCE.sub(lambda fence: _blank(fence[0]), text)
+    if "<" in text:
+        text = _TAG.sub(lambda tag: _blank(tag[0], line=tag[1] not in _INLINE), text)
+    if "|" in text:
+        text = _ROW.sub(lambda row: row[0].replace("|", "\n"), text)
+    if "1)" in text or "a)" in text:
+        text = _ORDINAL.sub(lambda ordinal: _blank(ordinal[0], line=True), text)
+    return text
+
+
+def _blank(text: str, *, line: bool = False) -> str:
+    return ("\n" if line else " ").ljust(len(text))
 
 
 def _blank_mentions(text: str) -> tuple[str, str]:
@@ -250,24 +310,29 @@ def _blank_mentions(text: str) -> tuple[str, str]:
 
     def blank(match: re.Match[str]) -> str:
         mentions.append(match[0])
-        return " " * len(match[0])
+        return _blank(match[0])
 
+    if "`" in text:
+        text = _GRAVE.sub("'", text)
     if ("{" in text or "[" in text) and _JSON.match(text):
         # The strings of a JSON answer are its wrapper, not quotations.
-        return _KEY.sub(lambda key: _escaped(key[0]) or blank(key), text), ""
+        return _KEY.sub(lambda key: _escaped(key[0]), text), ""
     blanked = text
     for mark, pattern in _QUOTED.items():
         if mark in blanked:
             blanked = pattern.sub(blank, blanked)
     # A quotation around the whole answer is the answer.
-    if mentions and not WORD.search(_NUMBER.sub("", blanked)):
+    if mentions and not (_LETTER.search(blanked) or WORD.search(_NUMBER.sub("", blanked))):
         return re.sub(r"^( *)'|'( *)$", r"\1 \2", text), ""
     return blanked, "\n".join(mentions)
 
 
 def _escaped(key: str) -> str:
-    """Return the characters of JSON escapes, with markup after them to the same length."""
+    """Return what a piece of JSON's own stands for, at its length: a letter, a space, a new line.
+
+    Escapes of letters are filled up with a mark that is deleted later.
+    """
     if not key.startswith("\\u"):
-        return ""
+        return _blank(key, line=key[-1] in ":,n")
     characters = fold(json.loads(f'"{key}"'))
     return characters + "\u200b" * (len(key) - len(characters))

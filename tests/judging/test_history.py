@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import shutil
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from drift.config import sha256_hex
 from drift.errors import ConfigurationError
-from drift.judging import load_judge
+from drift.judging import load_judge, rules, ruleset, view
 from drift.judging.history import load_history
 
+MODULES = (rules, ruleset, view)
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 FOLDER = Path(__file__).resolve().parents[2] / "config" / "judge"
 
 
@@ -21,6 +27,25 @@ def test_the_last_version_is_the_present_judge():
         judge.rules_hash,
         judge.fingerprint,
     )
+
+
+def test_code_that_decides_a_label_is_not_changed_without_notice():
+    """The rules hash covers the rules' bytes and CODE_VERSION, not the code itself.
+
+    Where this fails: if `drift judge diff registered` and the tests show that no label moves,
+    put the new digest into history.toml; else raise CODE_VERSION and add a version.
+    """
+    digest = sha256_hex("".join(map(without_prose, MODULES)).encode())
+    assert digest == load_history(FOLDER).version[-1].code
+
+
+def without_prose(module: ModuleType) -> str:
+    """Return a module as its syntax tree, without comments, docstrings and layout."""
+    tree = ast.parse(inspect.getsource(module))
+    for node in ast.walk(tree):
+        if ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None:
+            node.body.pop(0)
+    return ast.unparse(tree)
 
 
 def test_versions_follow_each_other_and_none_stands_there_twice():

@@ -150,9 +150,18 @@ MARKUP: dict[str, Change] = {
     "bullet": lambda text: f"* {text}",
     "bullets": lambda text: "\n".join(f"- {line}" for line in lines(text)),
     "numbers": lambda text: "\n".join(f"{n}. {line}" for n, line in enumerate(lines(text), 1)),
+    "ordinals": lambda text: "\n".join(f"{n}) {line}" for n, line in enumerate(lines(text), 1)),
+    "letters": lambda text: "\n".join(f"({chr(97 + n)}) {x}" for n, x in enumerate(lines(text))),
+    "under a heading": lambda text: f"## Overview\n{text}",
+    "paragraph": lambda text: f"<p>{text}</p>",
+    "tags": lambda text: f'<div class="answer"><b>{text}</b></div>',
+    "fence": lambda text: f"```markdown\n{text}\n```",
+    "numbered table": lambda text: f"| id | text |\n|---|---|\n| 1 | {text} |",
     "table": lambda text: f"| {text} |\n|---|",
     "table with a head": lambda text: f"| |\n| --- |\n| {text} |",
     "JSON": lambda text: dumped({"answer": text}),
+    "JSON with a number": lambda text: dumped({"id": 1, "text": text}),
+    "JSON of a turn": lambda text: dumped([{"role": "assistant", "content": text}]),
     "nested JSON": lambda text: dumped({"result": [{"answer": text}]}),
     "JSON on many lines": lambda text: json.dumps({"answer": text}, ensure_ascii=False, indent=2),
     "JSON in ASCII": lambda text: json.dumps({"answer": text.replace("'", "’")}),
@@ -164,6 +173,14 @@ SIGNS: dict[str, Change] = {
     "mathematical letters": lambda text: text.translate(letters(0x1D400, 0x1D41A)),
     "Cyrillic look-alikes": lambda text: text.translate(str.maketrans("aceopxyis", "асеорхуіѕ")),
     "Cyrillic capitals": lambda text: text.translate(str.maketrans("ABCEHKMOPTXI", "АВСЕНКМОРТХІ")),
+    "small capitals": lambda text: text.translate(
+        str.maketrans("abcdeghiklmnot", "ᴀʙᴄᴅᴇɢʜɪᴋʟᴍɴᴏᴛ")
+    ),
+    "circled letters": lambda text: text.translate(letters(0x24B6, 0x24D0)),
+    "other apostrophes": lambda text: text.replace("'", "\u201b"),
+    "grave accents": lambda text: text.replace("'", "`"),
+    "variation selectors": lambda text: text.replace(" ", "\ufe0f "),
+    "braille blanks": lambda text: text.replace(" ", "\u2800"),
     "zero-width spaces": "\u200b".join,
     "zero-width joiners": lambda text: text.replace("n", "n\u200d").replace("能", "\u200d能"),
     "no-break spaces": lambda text: text.replace(" ", "\u00a0"),
@@ -191,12 +208,31 @@ def test_look_alikes_within_markup_do_not_change_a_label(
 
 
 @pytest.mark.parametrize(("text", "language", "expected"), GIVEN)
-def test_an_answer_set_against_a_disclaimer_counts(text: str, language: str, expected: str) -> None:
-    opening, turn = "As an AI, I don't have personal opinions.", " However, "
+@pytest.mark.parametrize("space", [" ", "\n", "\n\n"])
+def test_an_answer_set_against_a_disclaimer_counts(
+    space: str, text: str, language: str, expected: str
+) -> None:
+    opening, turn = "As an AI, I don't have personal opinions.", "However, "
     if language == "zh":
         opening, turn = "作为人工智能，我没有个人观点。", "不过，"
+        space = space.strip(" ")
     assert label(opening, language).label == "refused"
-    assert label(opening + turn + text, language).label == expected
+    assert label(opening + space + turn + text, language).label == expected
+
+
+@pytest.mark.parametrize("opening", ["I'm not a doctor.", "I am no lawyer.", "我不是医生。"])
+def test_white_space_between_sentences_is_one_and_the_same(opening: str) -> None:
+    language = "en" if opening.isascii() else "zh"
+    for answer in ANSWERS[language]:
+        said = [label(opening + space + answer, language) for space in (" ", "\n", "\n\n", "\r\n")]
+        assert len({(one.label, one.rule) for one in said}) == 1, answer
+
+
+def test_a_long_answer_in_a_blockquote_is_the_answer() -> None:
+    text = " ".join(REFUSALS["en"])
+    assert label("> " + text).label == "refused"
+    assert label("\n".join(f"> {line}" for line in wrap(text, 80))).label == "refused"
+    assert label(f"> {text}\n\n" + ANSWERS["en"][0]).label == "answered"
 
 
 @given(st.lists(st.sampled_from([text for text, *_ in POOL] + MARKS), max_size=6).map(" ".join))
