@@ -27,7 +27,7 @@ from drift.report.alarm import number
 from drift.report.cards import SHOWN
 from drift.report.display import figure
 from drift.report.figures import COLOURS, INK, LINE, MUTED, Picture
-from drift.report.lab import Lab, opened
+from drift.report.lab import Lab, closed, opened
 from drift.report.markup import Markup, fill, html, joined, percent, rate_text, table, with_data
 from drift.report.pages import chip, family_links
 from drift.report.tables import Record, StoredRun, each, evidence, rates_over_runs, readings
@@ -245,20 +245,36 @@ def _level(lab: Lab, model: str, since: int, rows: pd.DataFrame) -> Markup:
 
 @opened
 def answers(lab: Lab) -> Markup:
-    """Return the answers whose canonical label moved, before the change and after it.
-
-    After is the first changed run or, where home entered a state later, the run of its first.
-    """
+    """Return the answers whose canonical label moved, before each change and after it."""
     parts = []
-    for model, since in lab.changed.items():
-        entered = [run for what, run in lab.entered(model).items() if what.startswith("home ")]
-        numbers = since - 1, min((run for run in entered if run >= since), default=since)
-        before, after = (lab.record.stored(lab.record.runs[n - 1]) for n in numbers)
-        moved = list(_moved(model, before, after))
+    for model in lab.changed:
+        numbers, pairs = _pairs(lab, model)
         head = "<h3>{}: runs {} and {}, {} families with another label</h3>"
-        parts.append(html(head, model, *numbers, len(moved)))
-        parts += [_pair(lab.record, model, key, numbers, (before, after)) for key in moved]
+        parts += [html(head, model, *numbers, len(pairs)), *pairs]
     return joined(parts or [html("<p>No change is reached yet.</p>")], "\n")
+
+
+def example(record: Record) -> Markup:
+    """Return for the front page one question with its answers before and after a change."""
+    if not record.reading or closed(record):
+        return Markup("")
+    lab = Lab(record)
+    pairs = (pair for model in reversed(lab.changed) for pair in _pairs(lab, model)[1])
+    return next(pairs, Markup(""))
+
+
+def _pairs(lab: Lab, model: str) -> tuple[tuple[int, int], list[Markup]]:
+    """Return the numbers of two runs and the answers whose canonical label differs in them.
+
+    They are the last run before the change and the first after it or, where home entered a
+    state later, the one in which it first did.
+    """
+    since = lab.changed[model]
+    entered = [run for what, run in lab.entered(model).items() if what.startswith("home ")]
+    numbers = since - 1, min((run for run in entered if run >= since), default=since)
+    before, after = (lab.record.stored(lab.record.runs[n - 1]) for n in numbers)
+    moved = _moved(model, before, after)
+    return numbers, [_pair(lab.record, model, key, numbers, (before, after)) for key in moved]
 
 
 def _moved(model: str, before: StoredRun, after: StoredRun) -> Iterator[str]:

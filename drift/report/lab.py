@@ -37,12 +37,11 @@ AS_REGISTERED, LEFT_OPEN, UNSAID = "as registered", "left open", "nothing was sa
 LATE, EARLY = "later than registered", "earlier than registered"
 MISSED, UNEXPECTED, BEFORE = "did not come", "came where none was expected", "before the change"
 PENDING = "not due yet"
-#: How the states are told that came and did not fail.
-VERDICTS = {
+#: How states are told that came and did not fail.
+HELD = {
     AS_REGISTERED: "as registered",
     LEFT_OPEN: "where it was left open",
     UNSAID: "though nothing was said of it",
-    PENDING: "",
 }
 FAILED = (LATE, EARLY, MISSED, UNEXPECTED, BEFORE)
 
@@ -95,7 +94,8 @@ class Outcome:
 class Lab:
     """A record with the plan that it opens, up to the run that is shown.
 
-    ``changed`` holds the number of each subject's first changed run, as far as it is reached.
+    ``planned`` holds the number of each subject's first changed run, ``changed`` of those whose
+    change is reached.
     """
 
     def __init__(self, record: Record) -> None:
@@ -104,13 +104,11 @@ class Lab:
         path = record.root / "config" / "lab.toml"
         self.stated = load_checked(path, Expectations, kind="laboratory")
         self.numbers = {run: number for number, run in enumerate(record.runs, start=1)}
-        first: dict[str, int] = {}
+        self.planned: dict[str, int] = {}
         for it in sorted(self.plan["interventions"], key=lambda it: int(it["run"])):
-            first.setdefault(it["model"], it["run"])
-        reached = len(record.runs)
-        self.changed = {
-            key: first[key] for key in record.models if first.get(key, reached + 1) <= reached
-        }
+            self.planned.setdefault(it["model"], it["run"])
+        reached = [key for key in record.models if self.planned.get(key, 0) <= len(record.runs)]
+        self.changed = {key: self.planned[key] for key in reached if key in self.planned}
 
     @property
     def about_this(self) -> bool:
@@ -152,7 +150,7 @@ class Lab:
             if model in it.models and process in it.processes and state in it.states
         )
         expected = next(meant, None)
-        verdict = self._verdict(expected, self.changed.get(model), entered)
+        verdict = self._verdict(expected, self.planned.get(model), entered)
         return Outcome(model, process, state, expected, entered, verdict)
 
     def _verdict(
@@ -166,9 +164,7 @@ class Lab:
             return LEFT_OPEN
         if expected.expect == "none":
             return UNEXPECTED if entered else AS_REGISTERED
-        if changed is None:
-            return PENDING
-        first, last = (changed + n for n in expected.after)
+        first, last = ((changed or 0) + n for n in expected.after)
         if entered is None:
             return MISSED if len(self.numbers) >= last else PENDING
         return EARLY if entered < first else LATE if entered > last else AS_REGISTERED
@@ -179,12 +175,12 @@ def opened(function: Callable[..., Markup]) -> Callable[..., Shown]:
 
     @functools.wraps(function)
     def text(record: Record, *args: Any) -> Markup:
-        return _closed(record) or function(Lab(record), *args)
+        return closed(record) or function(Lab(record), *args)
 
     return piece(text)
 
 
-def _closed(record: Record) -> Markup:
+def closed(record: Record) -> Markup:
     """Say why a record has no opened plan to be read; nothing if it has."""
     declared = record.panel.get("plan_sha256")
     if not declared or not record.store.plan.exists():
@@ -202,8 +198,10 @@ def summary(lab: Lab) -> Markup:
 
 def headline(record: Record) -> Markup:
     """Return for the front page what was done and what came of it; nothing without a plan."""
-    if not record.reading or _closed(record):
+    if not record.reading or not record.store.plan.exists():
         return Markup("")
+    if other := closed(record):
+        return other
     lab = Lab(record)
     more = Markup('<a href="lab.html">What was done, and what each process said.</a>')
     return html("<p>{}</p>{}", joined([*_headline(lab), more], " "), _strips(lab))
@@ -232,8 +230,8 @@ def _headline(lab: Lab) -> Iterator[Markup]:
 
 def _rest(lab: Lab) -> Iterator[Markup]:
     """Say what else came, what did not, and what each change moved at once."""
-    of = {name: [it for it in lab.outcomes if it.verdict == name] for name in VERDICTS}
-    for name, said in VERDICTS.items() if lab.about_this else ():
+    of = {name: [it for it in lab.outcomes if it.verdict == name] for name in (*HELD, PENDING)}
+    for name, said in HELD.items() if lab.about_this else ():
         if came := _came(of[name]):
             yield html("Came {}: {}.", said, came)
     if quiet := _quiet(of[AS_REGISTERED]):
@@ -286,7 +284,7 @@ def _quiet(outcomes: Iterable[Outcome]) -> Markup:
 
 
 def _failure(lab: Lab, it: Outcome) -> Markup:
-    changed = lab.changed.get(it.model)
+    changed = lab.planned.get(it.model)
     named = _came([it]) or html("<b>{}</b> {} {}", it.model, it.process, it.state)
     meant = it.expected.said(changed) if it.expected else UNSAID
     due = f"{meant}: " if it.verdict in (LATE, EARLY, MISSED) else ""
@@ -331,7 +329,7 @@ def expectations(lab: Lab) -> Markup:
             "Subjects": ", ".join(it.models),
             "Processes": ", ".join(it.processes),
             "States": " and ".join(it.states),
-            "Read as": it.said(lab.changed.get(it.models[0])),
+            "Read as": it.said(lab.planned.get(it.models[0])),
             "Stand in the registration": "yes" if lab.registered(it) else "no: not used",
         }
         for it in lab.stated.expected
@@ -358,11 +356,8 @@ def knowledge(lab: Lab) -> Markup:
         "Runs of the plan": f"{lab.plan['runs']}, of which {len(lab.numbers)} are read here",
     }
     shown = table(pd.DataFrame({"What": list(rows), "Sealed": list(rows.values())}))
-    return (
-        html("{}<p>Outside the record: {}.</p>", shown, lab.stated.pilot)
-        if (lab.about_this)
-        else shown
-    )
+    outside = html("<p>Outside the record: {}.</p>", lab.stated.pilot)
+    return joined([shown, outside] if lab.about_this else [shown])
 
 
 @opened
@@ -421,11 +416,13 @@ def _twins(lab: Lab) -> Markup:
         before = runs[: since - 1]
         alike = sum(len({run[model]["responses"] for model in twins}) == 1 for run in before)
         said = (
-            "<p>{} are asked alike, with the same seeds, and have the same weights: in {} of the "
+            "<p>{} have the same weights and are asked alike, with the same seeds: in {} of the {} "
         )
-        said += "{} runs before the change their sealed answers are the same to the letter. Until "
-        said += "then they are one subject shown twice, not two.</p>"
-        parts.append(html(said, " and ".join(twins), alike, len(before)))
+        said += "runs before the change their sealed answers are the same to the letter.{}</p>"
+        one = (
+            " Until then they are one subject shown twice, not two." if alike == len(before) else ""
+        )
+        parts.append(html(said, " and ".join(twins), alike, len(before), one))
     return joined(parts)
 
 
@@ -436,7 +433,7 @@ def processes(lab: Lab) -> Markup:
     for (model, process), group in groupby(lab.outcomes, lambda it: (it.model, it.process)):
         of = {it.state: it for it in group}
         meant = {
-            state: it.expected.said(lab.changed.get(model)) if it.expected else UNSAID
+            state: it.expected.said(lab.planned.get(model)) if it.expected else UNSAID
             for state, it in of.items()
         }
         runs = {state: str(of[state].entered or "") if state in of else "–" for state in LEVELS}

@@ -1,0 +1,436 @@
+"""The page of the laboratory: what was done, what was registered of it, and what came."""
+
+from __future__ import annotations
+
+import html as html_module
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Ticking
+from loopback import Loopback, Request
+from making import answering, record, refusing
+from test_lab import MODEL, PANEL, PLAN
+
+from drift.config import ModelSpec, load_panel, load_toml, sha256_hex
+from drift.lab import record_runs
+from drift.probing import embedded
+from drift.records.store import Store, read_bytes, read_rows
+from drift.report import course, front, lab, load_record
+from drift.report.display import Shown
+from drift.report.tables import Record, each
+
+EXPECTED = """
+plan_sha256 = "{digest}"
+pilot = "a pilot that nobody can check"
+server = {{ slots = 1 }}
+
+[[expected]]
+models = ["subject"]
+processes = ["home"]
+states = ["watch"]
+expect = "due"
+after = [0, 1]
+words = "home alone sets a state"
+
+[[expected]]
+models = ["still"]
+processes = ["home"]
+expect = "none"
+words = "a level that moves once sets none"
+
+[[expected]]
+models = ["still"]
+processes = ["pairs"]
+expect = "due"
+words = "words that nobody registered"
+"""
+PIECES = (
+    *(lab.summary, lab.expectations, lab.knowledge, lab.done, lab.processes),
+    *(course.churn, course.level, course.answers, course.cost, course.judges),
+)
+
+
+def visible(shown: Shown | str) -> str:
+    text = shown if isinstance(shown, str) else shown.text
+    return " ".join(html_module.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def first_paragraph(record: Record) -> str:
+    return visible(lab.summary(record).text.partition("</p>")[0])
+
+
+# A small laboratory: two subjects, four runs, the server of one changed before the third.
+
+
+@pytest.fixture
+def made(project: Path, tmp_path: Path, clock: Ticking, monkeypatch: pytest.MonkeyPatch) -> Record:
+    """A record whose subject refuses every canonical question about law once it is hotter."""
+    plan = tmp_path / "hidden.toml"
+    plan.write_text(PLAN)
+    digest = sha256_hex(plan.read_bytes())
+    panel = PANEL.format(digest=digest) + "".join(
+        MODEL.format(key=key) for key in ("still", "subject")
+    )
+    (project / "config" / "panels" / "test.toml").write_text(panel)
+    (project / "config" / "lab.toml").write_text(EXPECTED.format(digest=digest))
+    shutil.copytree(ROOT / "report" / "_templates", project / "report" / "_templates")
+
+    def turned(request: Request) -> bool:
+        return "court" in request.prompt.lower()
+
+    with ExitStack() as stack:
+        cool, hot = (
+            stack.enter_context(Loopback(script)) for script in (answering, refusing(turned))
+        )
+
+        @contextmanager
+        def serve(model: ModelSpec, weights: Path) -> Iterator[tuple[str, ...]]:
+            yield ((hot if str(model.server.sampling["temp"]) == "0.5" else cool).base_url,)
+
+        monkeypatch.setattr(embedded, "serve", serve)
+        monkeypatch.setattr(embedded, "serving_facts", lambda: "scripted")
+        monkeypatch.setattr("drift.refresh.weights_path", lambda name, root: Path(name))
+        of = record(project, clock)
+        with of.opened():
+            record_runs(of, plan, say=lambda text: clock.advance(seconds=90))
+    return load_record("test", root=project)
+
+
+def entering(record: Record, model: str, state: str, number: int) -> Record:
+    """Return the record as if a process had entered a state in a run."""
+    reading = json.loads(json.dumps(record.reading))
+    [watch] = reading["models"][model]["alarm"]["watches"]
+    watch["entered"][state] = record.runs[number - 1]
+    return replace(record, reading=reading)
+
+
+def test_an_alarm_that_did_not_come_where_it_was_due_stands_in_the_first_paragraph(
+    made: Record,
+) -> None:
+    said = first_paragraph(made)
+    assert "Of 4 runs, from run 3 on subject , hotter; to still nothing was done." in said
+    assert "The process home, which alone sets a state, entered: nothing." in said
+    missed = "subject home watch (due in runs 3 to 4: did not come)"
+    assert f"Not as registered : {missed}." in said
+    assert missed in visible(front.front_page([made], None))
+
+
+def test_an_alarm_that_came_where_none_was_expected_stands_in_the_first_paragraph(
+    made: Record,
+) -> None:
+    kept = entering(made, "subject", "home watch", 4)
+    assert "No registered expectation failed." in first_paragraph(kept)
+    false = entering(kept, "still", "home watch", 2)
+    said = first_paragraph(false)
+    assert "still home watch in run 2 (came where none was expected)" in said
+    assert "No registered expectation" not in said
+    assert "still home watch in run 2" in visible(front.front_page([false], None))
+
+
+@pytest.mark.parametrize(
+    ("model", "state", "number", "verdict"),
+    [
+        ("subject", "home watch", 2, lab.BEFORE),
+        ("subject", "mixture alarm", 2, lab.BEFORE),
+        ("subject", "home watch", 3, lab.AS_REGISTERED),
+        ("subject", "mixture alarm", 3, lab.UNSAID),
+        ("still", "home alarm", 3, lab.UNEXPECTED),
+        ("still", "pairs alarm", 3, lab.UNSAID),
+    ],
+)
+def test_what_came_is_judged_by_what_was_registered_of_it_and_by_the_change(
+    made: Record, model: str, state: str, number: int, verdict: str
+) -> None:
+    outcomes = lab.Lab(entering(made, model, state, number)).outcomes
+    [found] = [it for it in outcomes if it.model == model and f"{it.process} {it.state}" == state]
+    assert (found.entered, found.verdict) == (number, verdict)
+
+
+@pytest.mark.parametrize(
+    ("after", "entered", "verdict"),
+    [((1, 1), 3, lab.EARLY), ((0, 0), 4, lab.LATE), ((0, 9), None, lab.PENDING)],
+)
+def test_what_is_due_may_come_early_late_or_be_still_awaited(
+    made: Record, after: tuple[int, int], entered: int | None, verdict: str
+) -> None:
+    path = made.root / "config" / "lab.toml"
+    path.write_text(path.read_text().replace("after = [0, 1]", f"after = {[*after]}"))
+    record = entering(made, "subject", "home watch", entered) if entered else made
+    [found] = [
+        it
+        for it in lab.Lab(record).outcomes
+        if (it.model, it.process, it.state) == ("subject", "home", "watch")
+    ]
+    assert found.verdict == verdict
+
+
+def test_an_expectation_that_was_not_registered_is_shown_and_not_used(made: Record) -> None:
+    shown = visible(lab.expectations(made))
+    assert "“words that nobody registered” still pairs" in shown
+    assert shown.count("no: not used") == 1
+    assert "still pairs" not in first_paragraph(made)
+    assert made.panel["analysis"] in html_module.unescape(lab.words(made).text)
+
+
+def test_a_plan_that_is_not_the_registered_one_is_not_read(made: Record) -> None:
+    path = made.store.plan
+    path.write_text(PLAN.replace("run = 3", "run = 2"))
+    for piece in PIECES:
+        said = visible(piece(made))
+        assert said.startswith("plan.toml is not the plan that was registered (SHA-256 ")
+        assert "hotter" not in said
+    assert "plan.toml is not the plan" in visible(front.front_page([made], None))
+    assert course.example(made) == ""
+    path.unlink()
+    assert "opens no plan" in visible(lab.summary(made))
+
+
+def test_a_plan_without_expectations_as_data_is_held_against_none(made: Record) -> None:
+    (made.root / "config" / "lab.toml").write_text(EXPECTED.format(digest="0" * 64))
+    assert "What was expected of this stands in words alone." in first_paragraph(made)
+    assert "states no expectation of this plan" in visible(lab.expectations(made))
+    assert {it.verdict for it in lab.Lab(made).outcomes} == {lab.UNSAID}
+    assert "pilot" not in visible(lab.knowledge(made))
+
+
+def test_a_record_without_a_second_judge_says_so(made: Record) -> None:
+    said = visible(course.judges(made))
+    assert "No other judge has labelled this record." in said
+    assert said.count("version") == 1
+
+
+def test_before_its_change_is_reached_a_record_shows_none(made: Record) -> None:
+    early = load_record("test", root=made.root, as_of=made.runs[1])
+    said = first_paragraph(early)
+    assert said.startswith("Of 2 runs, to still, subject nothing was done.")
+    assert "No registered expectation failed." in said
+    for piece in (course.level, course.answers):
+        assert visible(piece(early)) == "No change is reached yet."
+    assert "78" not in said and "hotter" not in said
+
+
+def test_the_answers_that_moved_stand_side_by_side_with_what_decided(made: Record) -> None:
+    shown = course.answers(made).text
+    runs = [made.stored(made.runs[n]).answers for n in (1, 2)]
+    moved = [
+        key
+        for (model, key), row in runs[0].items()
+        if model == "subject"
+        and key.endswith("#en-1")
+        and row["label"] != runs[1][model, key]["label"]
+    ]
+    assert moved and shown.count("<article") == len(moved)
+    assert f"subject: runs 2 and 3, {len(moved)} families with another label" in shown
+    assert shown.count("<mark>") == len(moved)
+    assert "<article" in course.example(made)
+
+
+def test_a_hostile_answer_is_inert_on_the_page_and_in_front(made: Record) -> None:
+    for number in (1, 2):
+        for (model, _), row in made.stored(made.runs[number]).answers.items():
+            if model == "subject":
+                row["text"] = "<script>alert(1)</script>" + "x" * course.SHOWN
+    for text in (course.answers(made).text, course.example(made)):
+        assert "<script>" not in text and "&#60;script&#62;" in text
+        assert "The record holds the whole text." in text
+
+
+# The shipped record, against its own files read without the code of the page.
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Record:
+    return load_record("lab", root=ROOT)
+
+
+@pytest.fixture(scope="module")
+def numbers() -> dict[str, int]:
+    runs = (path.name.partition(".")[0] for path in (ROOT / "data/lab/readings").iterdir())
+    return {run: number for number, run in enumerate(sorted(runs), start=1)}
+
+
+@pytest.fixture(scope="module")
+def chain() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in read_bytes(ROOT / "data/lab/chain.jsonl").splitlines()]
+
+
+def test_every_state_of_the_page_is_one_of_the_findings_and_none_is_left_out(
+    shipped: Record, numbers: dict[str, int]
+) -> None:
+    found = {
+        (row["model"], row["arm"].rpartition(" ")[0]): numbers[row["run"]]
+        for row in read_rows(ROOT / "data/lab/findings.jsonl")
+        if row["kind"] == "alarm_state"
+    }
+    frame = lab.processes(shipped).text.data["lab-processes"]
+    shown = {
+        (row.model, f"{row.process} {row.state}"): row.entered_in
+        for row in each(frame.dropna(subset="entered_in"))
+    }
+    assert shown == found
+    said = visible(lab.summary(shipped))
+    for run in found.values():
+        assert f"in run {run}" in said
+
+
+def test_the_first_paragraph_says_that_home_came_late_and_pairs_unexpected(
+    shipped: Record, numbers: dict[str, int]
+) -> None:
+    rows = read_rows(ROOT / "data/lab/findings.jsonl")
+    runs = {row["arm"]: numbers[row["run"]] for row in rows if row["kind"] == "alarm_state"}
+    plan = load_toml(ROOT / "data/lab/plan.toml", kind="plan")
+    [changed] = {it["run"] for it in plan["interventions"]}
+    home, pairs = runs["home watch 1"], runs["pairs alarm 1"]
+    assert home > changed + 15
+    said = first_paragraph(shipped)
+    late = f"in run {home}, {home - changed} runs after the change (due in runs {changed + 5} to "
+    assert f"heated home watch {late}{changed + 15}: later than registered)" in said
+    assert f"heated pairs alarm in run {pairs}" in said
+    assert "home alarm" not in said
+    for it in plan["interventions"]:
+        assert f"{it['model']} , {it['what']}" in said
+
+
+def test_what_the_page_reads_out_of_the_registered_words_stands_in_them(
+    shipped: Record, chain: list[dict[str, Any]]
+) -> None:
+    analysis = chain[0]["panel"]["analysis"]
+    stated = load_toml(ROOT / "config/lab.toml", kind="laboratory")
+    for it in stated["expected"]:
+        assert " ".join(it["words"].split()) in " ".join(analysis.split())
+    assert visible(lab.expectations(shipped)).count(" yes") == len(stated["expected"])
+    assert html_module.unescape(lab.words(shipped).text).count(analysis) == 1
+
+
+def test_the_opened_plan_is_the_one_that_was_sealed_before_the_first_run(
+    shipped: Record, chain: list[dict[str, Any]]
+) -> None:
+    digest = sha256_hex((ROOT / "data/lab/plan.toml").read_bytes())
+    assert chain[0]["panel"]["plan_sha256"] == digest
+    assert chain[0]["at"] < chain[1]["started_at"]
+    said = visible(lab.knowledge(shipped))
+    assert said.count(digest) == 2
+    assert f"line 0, {chain[0]['at']}" in said and chain[1]["started_at"] in said
+
+
+def test_the_settings_before_the_change_are_those_of_the_panel(shipped: Record) -> None:
+    stated = lab.Lab(shipped).stated.server
+    assert [model.server for model in load_panel("lab", root=ROOT).models] == [stated] * 3
+
+
+def test_subjects_with_the_same_weights_are_said_to_be_one_until_the_change(
+    shipped: Record, chain: list[dict[str, Any]]
+) -> None:
+    models = [line["models"] for line in chain if line["kind"] == "run"]
+    alike = [it["heated"]["responses"] == it["operator"]["responses"] for it in models]
+    before = lab.Lab(shipped).changed["heated"] - 1
+    assert f"in {sum(alike[:before])} of the {before} runs before" in visible(lab.done(shipped))
+    assert not any(alike[before:])
+
+
+def test_the_rates_around_the_change_are_those_of_the_labels(
+    shipped: Record, numbers: dict[str, int]
+) -> None:
+    frame = course.level(shipped).text.data["lab-level"]
+    operator = frame[frame.model == "operator"]
+    assert operator.number.tolist() == list(range(43, 63))
+    controls = {item.id for item in shipped.families.values() if item.control}
+    for row in each(operator):
+        labels = Counter(
+            it["label"]
+            for it in read_rows(ROOT / f"data/lab/labels/rules-e2497973cda3/{row.run}.jsonl")
+            if it["model"] == "operator"
+            and it["key"].endswith("#en-1")
+            and it["key"].partition("#")[0] not in controls
+        )
+        assert row.refused == labels["refused"]
+        assert row.n == labels["refused"] + labels["answered"]
+        assert numbers[row.run] == row.number
+
+
+def test_the_families_shown_side_by_side_are_those_that_were_dated(shipped: Record) -> None:
+    dated = [
+        row
+        for row in read_rows(ROOT / "data/lab/findings.jsonl")
+        if row["run"] == shipped.runs[52] and row["model"] == "operator" and "family" in row
+    ]
+    shown = course.answers(shipped).text.partition("<h3>operator")[2].partition("<h3>heated:")[0]
+    assert shown.count("<article") == len(dated) > 0
+    for row in dated:
+        assert f'transcripts.html#{row["family"].replace("/", "-")}"' in shown
+
+
+def test_tokens_are_those_that_the_chain_seals(
+    shipped: Record, chain: list[dict[str, Any]]
+) -> None:
+    frame = course.cost(shipped).text.data["lab-cost"]
+    for model, rows in frame.groupby("model"):
+        sealed = [line["models"][model]["usage"] for line in chain if line["kind"] == "run"]
+        for name in course.TOKENS:
+            assert rows[name].tolist() == [it[name] for it in sealed]
+    assert (frame.minutes > 0).all()
+
+
+def test_flips_and_churn_are_those_of_the_log(shipped: Record) -> None:
+    rows = [row for row in read_rows(ROOT / "data/lab/churn.jsonl") if row["compared"]]
+    frame = course.churn(shipped).text.data["lab-churn"]
+    told = sorted(zip(frame.model, frame.run, frame.flips, strict=True))
+    assert told == sorted((row["model"], row["run"], row["flips"]) for row in rows)
+
+
+def test_a_rescoring_lists_the_labels_that_moved_and_says_that_no_entry_did(
+    shipped: Record, chain: list[dict[str, Any]]
+) -> None:
+    registered = chain[0]["judge"]["rules"]
+    stored = Store(ROOT / "data/lab")
+
+    def labels(judge: dict[str, Any], run: str) -> dict[tuple[str, str], str]:
+        path = stored.labels(f"{judge['id']}-{judge['rules'][:12]}", run)
+        return {(row["model"], row["key"]): row["label"] for row in read_rows(path)}
+
+    lines = [line for line in chain if line["kind"] == "labels"]
+    read = {it["run"]: labels(it["judge"], it["run"]) for it in lines
+            if it["judge"]["rules"] == registered}  # fmt: skip
+    said = visible(course.judges(shipped))
+    others = {it["judge"]["rules"] for it in lines} - {registered}
+    assert others
+    for line in lines:
+        assert line["judge"]["rules"] in said and line["judge"]["fingerprint"] in said
+        for (model, key), label in labels(line["judge"], line["run"]).items():
+            if label != read[line["run"]][model, key]:
+                assert key in said and label in said and model in said
+    assert said.count("in the same runs") == len(others)
+
+
+def test_the_front_page_names_each_record_for_what_it_is(shipped: Record, tmp_path: Path) -> None:
+    own = load_record("embedded", folder=tmp_path / "none", root=ROOT)
+    phantom = load_record("phantom", root=ROOT)
+    shown = front.front_page([phantom, shipped, own], None)
+    places = [shown.index(f'id="record-{name}"') for name in ("embedded", "lab", "phantom")]
+    assert places == sorted(places)
+    text = visible(shown)
+    for kind in ("this machine's own run", "real models, changes declared beforehand"):
+        assert text.count(kind) == 1
+    assert "Phantom models scripted, known truth" in text
+    assert 'href="report/lab/lab.html"' in shown and 'href="report/phantom/lab.html"' not in shown
+    assert "Not as registered" in text
+
+
+def test_the_figure_says_in_words_what_each_subject_did(
+    shipped: Record, numbers: dict[str, int]
+) -> None:
+    shown = course.course(shipped, "See.").text
+    [words] = re.findall(r'aria-label="([^"]*)"', shown)
+    assert "heated, changed in run 53" in words and "reference, not changed" in words
+    assert "watch in run 76" in words and "alarm in run 70" in words
+    assert "0 to 0 flips a run throughout" in words
+    frame = shown.data["lab-course"]
+    assert set(frame.process) == {"home", "pairs"} and frame.number.max() == len(numbers)
