@@ -49,6 +49,8 @@ def course(lab: Lab, caption: str) -> Markup:
     record = lab.record
     found = evidence(record)
     found = found[found.process.isin(DRAWN)]
+    if found.empty:
+        return html("<p>There is no value yet.</p>")
     found = found.assign(number=found.run.map(lab.numbers))
     flips = pd.DataFrame(
         [
@@ -225,14 +227,17 @@ def _level(lab: Lab, model: str, since: int, rows: pd.DataFrame) -> Markup:
     look = compare_runs(record.store, Ledger(record.store.folder), first, second)["models"][model]
     seen = "not compared: {reason}." if "reason" in look else ("mid-p {midp:.3g}. {sentence}")
     said = (
-        "<h3>{}</h3><p>Shares by run: {} before, {} from run {} on. Dated in "
+        "<h3>{}</h3><p>Shares in the {} runs before: {}; in the {} from run {} on: {}. Dated in "
         '<a href="runs/{}.html">run {}</a>: {}. One look at runs {} and {}: {}</p>{}'
     )
     return html(
         said,
         model,
-        *ranges,
+        len(sides[0]),
+        ranges[0],
+        len(sides[1]),
         since,
+        ranges[1],
         second,
         since,
         joined(events, ", ") or "no flip",

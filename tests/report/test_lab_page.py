@@ -214,7 +214,11 @@ def test_before_its_change_is_reached_a_record_shows_none(made: Record) -> None:
     assert "No registered expectation failed." in said
     for piece in (course.level, course.answers):
         assert visible(piece(early)) == "No change is reached yet."
-    assert "78" not in said and "hotter" not in said
+    assert "hotter" not in said
+    first = load_record("test", root=made.root, as_of=made.runs[0])
+    for piece in PIECES:
+        assert visible(piece(first))
+    assert "no value yet" in visible(course.course(first, "See."))
 
 
 def test_the_answers_that_moved_stand_side_by_side_with_what_decided(made: Record) -> None:
