@@ -39,7 +39,7 @@ from drift.stats.guarantees import GUARANTEES
 from drift.stats.zoo import ZOO
 
 GUIDES = ("reading", "reexecuting", "watching", "simulations")
-PAGES = ("reading", "rates", "alarm", "integrity", "ville", "power", "reproduction")
+PAGES = ("reading", "rates", "ville")
 SERVER = "http://127.0.0.1:8000/v1"
 KEY = "sk-a-key-of-nobody-1234567890"
 #: Keeps every Python of a guide to this machine, as conftest.py keeps the tests.
@@ -290,17 +290,12 @@ def test_until_the_change_heated_and_operator_are_one_observation() -> None:
     assert of["heated"] == of["operator"]
 
 
-def test_what_reexecuting_says_of_the_two_judges_of_the_laboratory() -> None:
-    first, *later = sorted(
-        (ROOT / "data/lab/labels").iterdir(), key=lambda it: it.name != "rules-e2497973cda3"
-    )
-    ours, theirs = labels(first.name), labels("rules-65012ee2a907")
-    assert first.name == "rules-e2497973cda3" and len(later) >= 1
-    moved = [place for place in ours if ours[place] != theirs[place]]
-    text = " ".join(guide("reexecuting").split())
-    assert f"on the same {len(ours):,} answers" in text
-    assert f"The two judges differ in {len(moved)} label" in text
-    assert all(key.endswith("#zh") for _, _, key in moved)
+def test_what_reexecuting_says_of_the_judges_of_the_laboratory() -> None:
+    judges = {path.name for path in (ROOT / "data/lab/labels").iterdir()}
+    later = judges - {"rules-e2497973cda3"}
+    answers = labels("rules-e2497973cda3").keys()
+    assert later and all(labels(judge).keys() == answers for judge in later)
+    assert f"on the same {len(answers):,} answers" in guide("reexecuting")
     assert {reading["judge"]["rules"][:12] for reading in readings("lab")} == {"e2497973cda3"}
 
 
