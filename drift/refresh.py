@@ -226,6 +226,11 @@ class Record:
         body = build(self.panel, bank, self.judge, root=self.root, seed=seed)
         return body, differences(before.body, body) if before else []
 
+    def undeclared(self) -> list[str]:
+        """Name what differs from the registration in force; nothing before the first."""
+        before = in_force(self.store, self.ledger)
+        return self._present(before.body["alarm"]["seed"], before)[1] if before else []
+
     def rescore(self) -> list[dict[str, str]]:
         """Label every sealed run with the present judge; see :func:`records.sealing.rescore`."""
         return rescore(self.store, self.ledger, self.judge, clock=self.clock)
@@ -347,8 +352,7 @@ class Record:
         if registration is None:
             registration, _ = self.register()
             say(f"registered the record before its first run: {registration.hash}")
-        _, changed = self._present(registration.body["alarm"]["seed"], registration)
-        if changed:
+        if changed := self.undeclared():
             raise ConfigurationError(
                 "the configuration is not the registered one",
                 where=str(self.store.folder),

@@ -81,6 +81,10 @@ def test_a_run_from_the_command_line_is_sealed_verified_and_reported_as_json(
     assert code == 0 and json.loads(said)["last_run"] == outcome["run"]
     code, said, _ = drift("rescore", "--panel", "test")
     assert code == 0 and "0 labels move" in said
+    panel = project / "config" / "panels" / "test.toml"
+    panel.write_text(panel.read_text().replace("max_tokens = 48", "max_tokens = 50"))
+    code, said, _ = drift("status", "--panel", "test")
+    assert code == 0 and "changed since: instruments." in said and "drift register" in said
 
 
 def test_a_record_may_lie_in_another_folder(

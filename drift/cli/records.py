@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from drift.cli.options import DataOption, JsonOption, PanelOption, known, open_record
 from drift.config import project_root
@@ -85,13 +85,18 @@ def status(
     """Show what a record holds, what a run costs, and what is still open."""
     record = open_record(panel, data)
     found = record_status(record.panel, record.store, record.ledger, bank=record.bank_file)
+    found["undeclared"] = record.undeclared()
     if as_json:
         print(json.dumps(found))
         return
     models = found.pop("models")
+    if changes := ", ".join(found.pop("undeclared")):
+        found["changed_since"] = f"{changes}; declare it with `drift register` or undo it"
     for name, value in found.items():
         say(f"{name.replace('_', ' ')}: {'none' if value is None else value}")
-    table = Table(*(name.replace("_", " ") for name in models[0]), box=None)
+    # Headings of several words may be broken; a word may not.
+    heads = (Column(name.replace("_", " "), no_wrap="_" not in name) for name in models[0])
+    table = Table(*heads, box=None)
     for row in models:
         table.add_row(*("" if value is None else str(value) for value in row.values()))
     out.print(table)
