@@ -178,7 +178,15 @@ class Ruleset:
                     if piece in there:
                         numbers.update(those)
         rules = [self._numbered[number] for number in sorted(numbers)]
-        return [rule for rule in rules if rule.language in SPACED or rule.language in letters]
+        return [
+            rule
+            for rule in rules
+            if (
+                not (rule.heads and rule.heads.isdisjoint(found))
+                if rule.language in SPACED
+                else rule.language in letters
+            )
+        ]
 
 
 def _compile(source: str, terms: dict[str, str]) -> re.Pattern[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from functools import cache
+from functools import cache, cached_property
 
 #: Characters of the answer that are read at its head and at its tail. A decline
 #: stands in one of them; the bound keeps the cost of a long text down.
@@ -222,6 +222,9 @@ class View:
         self.folded = fold(window)
         self.masked, self.quoted = _blank_mentions(self.folded)
         self.masked = _blank_wrappers(self.masked)
+        if not self.masked.isascii():
+            # An unmatched mark is deleted below in any case; most texts are then ASCII.
+            self.masked = self.masked.replace("“", '"').replace("”", '"')
         plain = self.masked.isascii()
         self.text = self.masked.translate(_DELETED) if plain else _MARKUP.sub("", self.masked)
         self.scripts = scripts(self.text)
@@ -274,12 +277,17 @@ class View:
 
     def origin(self, position: int) -> int:
         """Return the offset in the stored text of a position of `text`."""
-        if len(self.masked) > len(self.text):
-            for match in _MARKUP.finditer(self.masked):
-                if match.start() > position:
-                    break
-                position += match.end() - match.start()
+        for start, end in self._deleted:
+            if start > position:
+                break
+            position += end - start
         return self.stored_offset(position)
+
+    @cached_property
+    def _deleted(self) -> list[tuple[int, int]]:
+        if len(self.masked) == len(self.text):
+            return []
+        return [match.span() for match in _MARKUP.finditer(self.masked)]
 
     def stored_offset(self, position: int) -> int:
         """Return the offset in the stored text of a position of `folded`."""
