@@ -6,10 +6,11 @@ and whether another version of the judge would have read anything else out of it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Any
 
 import pandas as pd
@@ -31,6 +32,7 @@ from drift.report.lab import Lab, closed, opened
 from drift.report.markup import Markup, fill, html, joined, percent, rate_text, table, with_data
 from drift.report.pages import chip, family_links
 from drift.report.tables import Record, StoredRun, each, evidence, rates_over_runs, readings
+from drift.stats.power import delay
 
 #: Processes drawn, the state-setting one first; how each is drawn.
 DRAWN: dict[str, dict[str, Any]] = {
@@ -38,6 +40,8 @@ DRAWN: dict[str, dict[str, Any]] = {
     "pairs": {"color": COLOURS[0], "linewidth": 1.4, "linestyle": (0, (4, 2))},
 }
 FLIPS = "flips"
+#: Share of simulated subjects that are quicker, above which a delay is not called chance.
+RARE = 0.95
 #: Runs shown on either side of a change.
 BESIDE = 10
 TOKENS = ["prompt_tokens", "completion_tokens"]
@@ -183,6 +187,50 @@ def churn(lab: Lab) -> Markup:
             for it in mine
         ]
     return with_data(table(pd.DataFrame(rows)), "lab-churn", pd.DataFrame(known))
+
+
+@opened
+def delays(lab: Lab, lifetimes: int) -> Markup:
+    """Return home's delay beside that of simulated subjects whose arms flip independently."""
+    parts = [_delay(lab, model, since, lifetimes) for model, since in lab.changed.items()]
+    return joined(parts) or html("<p>No change was followed by a watch of home.</p>")
+
+
+def _delay(lab: Lab, model: str, since: int, lifetimes: int) -> Markup:
+    entered = lab.entered(model).get("home watch", 0)
+    rows = [row for row in lab.record.churn if row["model"] == model and row["compared"]]
+    before = [row for row in rows if lab.numbers[row["run"]] < since]
+    after = [row for row in rows if since <= lab.numbers[row["run"]] <= entered]
+    values = [(row["alarm"] or {}).get("home") or {} for row in before]
+    bets, n = sum(value.get("P") is not None for value in values), rows[-1]["n"] if rows else 0
+    if not bets or not after:
+        return Markup("")
+    rates = [
+        sum(it[FLIPS] for it in of) / sum(it["compared"] for it in of) for of in (before, after)
+    ]
+    simulated = delay(
+        "home", n=n, before=rates[0], after=rates[1], quiet=bets, within=len(after),
+        lifetimes=lifetimes,
+    )  # fmt: skip
+    if simulated.share is None:
+        return Markup("")
+    explained = "So long a delay is within what such subjects show."
+    if simulated.share > RARE:
+        explained = "Chance does not explain so long a delay: arms do not flip so here."
+    flips = Counter(arm for row in after for arm in row["flipped"])
+    held = list(accumulate(sorted(flips.values(), reverse=True)))
+    half = 1 + sum(2 * some < held[-1] for some in held)
+    departures = sum((row["alarm"]["home"] or {}).get("D", 0) for row in after)
+    said = (
+        "<p><b>{}</b> entered watch in run {}, the {}th from its change on. Of {:,} simulated "
+        "subjects with the churn that it shows before and after, whose arms flip independently, {} "
+        "did within as many runs. {} Of its {} flips in these runs home counted {} as departures: "
+        "it counts an arm where it leaves its usual label after two runs at it, and not where it "
+        "comes back. Half of the flips are of {} of the {} arms.</p>"
+    )
+    share = percent(simulated.share)
+    facts = (lifetimes, share, explained, held[-1], departures, half, n)
+    return html(said, model, entered, len(after), *facts)
 
 
 @opened

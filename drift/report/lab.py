@@ -212,11 +212,14 @@ def _headline(lab: Lab) -> Iterator[Markup]:
     done: dict[int, list[Markup]] = {}
     for it in lab.plan["interventions"]:
         if it["run"] <= len(lab.numbers):
-            done.setdefault(it["run"], []).append(html("<b>{model}</b>, {what}", **it))
-    said = [html("from run {} on {}", run, joined(of, "; ")) for run, of in sorted(done.items())]
+            done.setdefault(it["run"], []).append(html("<b>{model}</b> ({what})", **it))
+    said = [
+        html("from run {} on the server of {} was changed", run, joined(of, ", that of "))
+        for run, of in sorted(done.items())
+    ]
     still = ", ".join(model for model in lab.record.models if model not in lab.changed)
-    said += [html("to {} nothing was done", still)] if still else []
-    yield html("Of {} runs, {}.", len(lab.numbers), joined(said, "; "))
+    said += [html("nothing was done to {}", still)] if still else []
+    yield html("{} runs: {}.", len(lab.numbers), joined(said, "; "))
     home = _came(it for it in lab.outcomes if it.process == "home")
     yield html("The process home, which alone sets a state, entered: {}.", home or "nothing")
     failed = [_failure(lab, it) for it in lab.outcomes if it.verdict in FAILED]

@@ -26,6 +26,7 @@ from drift.records.store import Store, read_bytes, read_rows
 from drift.report import course, front, lab, load_record
 from drift.report.display import Shown
 from drift.report.tables import Record, each
+from drift.stats.power import delay
 
 EXPECTED = """
 plan_sha256 = "{digest}"
@@ -116,7 +117,8 @@ def test_an_alarm_that_did_not_come_where_it_was_due_stands_in_the_first_paragra
     made: Record,
 ) -> None:
     said = first_paragraph(made)
-    assert "Of 4 runs, from run 3 on subject , hotter; to still nothing was done." in said
+    done = "from run 3 on the server of subject (hotter) was changed; nothing was done to still."
+    assert f"4 runs: {done}" in said
     assert "The process home, which alone sets a state, entered: nothing." in said
     missed = "subject home watch (due in runs 3 to 4: did not come)"
     assert f"Not as registered : {missed}." in said
@@ -210,7 +212,7 @@ def test_a_record_without_a_second_judge_says_so(made: Record) -> None:
 def test_before_its_change_is_reached_a_record_shows_none(made: Record) -> None:
     early = load_record("test", root=made.root, as_of=made.runs[1])
     said = first_paragraph(early)
-    assert said.startswith("Of 2 runs, to still, subject nothing was done.")
+    assert said.startswith("2 runs: nothing was done to still, subject.")
     assert "No registered expectation failed." in said
     for piece in (course.level, course.answers):
         assert visible(piece(early)) == "No change is reached yet."
@@ -300,7 +302,45 @@ def test_the_first_paragraph_says_that_home_came_late_and_pairs_unexpected(
     assert f"heated pairs alarm in run {pairs}" in said
     assert "home alarm" not in said
     for it in plan["interventions"]:
-        assert f"{it['model']} , {it['what']}" in said
+        assert f"{it['model']} ({it['what']})" in said
+
+
+def test_the_delay_of_home_is_held_against_subjects_whose_arms_flip_independently(
+    shipped: Record, numbers: dict[str, int]
+) -> None:
+    said = visible(course.delays(shipped, 400))
+    heated = [
+        (numbers[row["run"]], row)
+        for row in read_rows(ROOT / "data/lab/churn.jsonl")
+        if row["model"] == "heated"
+    ]
+    after = [row for number, row in heated if 53 <= number <= 76]
+    arms = Counter(arm for row in after for arm in row["flipped"]).most_common()
+    flips = sum(row["flips"] for row in after)
+    half = min(k for k in range(42) if sum(n for _, n in arms[:k]) >= flips / 2)
+    departures = sum(row["alarm"]["home"]["D"] for row in after)
+    assert said.startswith("heated entered watch in run 76, the 24th from its change on.")
+    assert f"Of its {flips} flips in these runs home counted {departures} as" in said
+    assert f"Half of the flips are of {half} of the 41 arms." in said
+    assert "Chance does not explain so long a delay" in said
+    assert said.count("entered watch") == 1
+
+
+def test_a_delay_that_simulated_subjects_also_show_is_not_called_more(
+    shipped: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def as_slow(process: str, **given: Any) -> Any:
+        asked.update(given)
+        return replace(delay(process, **given), share=0.9)
+
+    monkeypatch.setattr(course, "delay", as_slow)
+    said = visible(course.delays(shipped, 50))
+    assert "So long a delay is within what such subjects show." in said
+    # 52 runs: two to the first value, 40 of burn-in, ten bets before the change.
+    assert (asked["n"], asked["quiet"], asked["within"]) == (41, 10, 24)
+    assert round(asked["before"] * 2077) == 29 and 0.1 < asked["after"] < 0.2
 
 
 def test_what_the_page_reads_out_of_the_registered_words_stands_in_them(
