@@ -15,6 +15,8 @@ import pandas as pd
 from drift.judging import load_judge
 from drift.judging.measure import CODED, JUDGED, MEASURES
 from drift.judging.measured import OPTIMISTIC, Measured, measured_sets
+from drift.records.reading import canonical_rate
+from drift.records.run import load_run
 from drift.report.display import piece
 from drift.report.markup import Markup, html, joined, percent, rate_text, table, with_data
 from drift.report.tables import Record
@@ -196,15 +198,25 @@ def corrected(record: Record) -> Markup:
     """Return each model's canonical rate as it is, then corrected for the error on each set.
 
     Of sets whose rows no person coded nothing is shown. p is a share of determined labels, so
-    sensitivity and specificity are shares of the rows on which the judge gave a word.
+    sensitivity and specificity are shares of the rows on which the judge gave a word. A record
+    that was rescored with the rules that were measured is corrected by its rescored labels.
     """
     named = record.reading["judge"]["rules"]
     every, stale = _sets(record.root, named, "the judge of this record")
+    rates = {key: model["canonical"] for key, model in record.models.items()}
+    head, present = "", load_judge(record.root / "config" / "judge").rules_hash
+    if not every and (rescored := _rescored(record, present)):
+        every, stale = _sets(record.root, present, "those in config/judge")
+        rates, head = rescored, f"Rescored with the measured rules ({present:.12})"
     found = [one for one in every if one.coders != "machine"]
     rows, shown = [], []
     for key, model in record.models.items():
-        rate = model["canonical"]
-        line: dict[str, object] = {"Model": key, "Raw canonical rate": rate_text(rate)}
+        line: dict[str, object] = {
+            "Model": key,
+            "Raw canonical rate": rate_text(model["canonical"]),
+        }
+        rate = rates[key]
+        line |= {head: rate_text(rate)} if head else {}
         for one in found:
             fixed = _corrected(rate, one)
             line[f"Corrected by {one.set} ({WHOSE[one.coders]})"] = _share(vars(fixed))
@@ -222,6 +234,18 @@ def corrected(record: Record) -> Markup:
     said = html("<p><b>{}</b></p>", ASSUMED)
     behind = html("<p>What each column is corrected with:</p>{}", table(_errors(found)))
     return with_data(joined([said, text, behind, stale]), "rates-corrected", pd.DataFrame(rows))
+
+
+def _rescored(record: Record, rules: str) -> dict[str, dict[str, Any]]:
+    """Return each model's canonical rate by a sealed rescoring of the run that is shown, if any."""
+    run = record.reading["run"]
+    bodies = [line.body for line, _ in record.sealed if line.body.get("run") == run]
+    labels = [it for it in bodies if it["kind"] == "labels" and it["judge"]["rules"] == rules]
+    if not labels or not record.bank:
+        return {}
+    sealed = next(body for body in bodies if body["kind"] == "run")
+    models = load_run(record.store, sealed, labels[-1]).models
+    return {key: canonical_rate(models[key].outcomes, record.bank) for key in record.models}
 
 
 def _corrected(rate: Mapping[str, Any], one: Measured) -> Estimate:

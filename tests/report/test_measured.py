@@ -9,6 +9,7 @@ import html as html_module
 import json
 import re
 import shutil
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -124,6 +125,26 @@ def test_what_was_measured_with_other_rules_is_not_shown(record: Record) -> None
         assert "so not shown: old" in text and "Title of old" not in text
     assert measured.NOTHING in visible(measured.confusions(record).text)
     assert measured.NOTHING in visible(measured.groups(record).text)
+
+
+def test_a_rescored_record_is_corrected_by_its_rescored_labels() -> None:
+    lab = load_record("lab", root=ROOT)
+    rules, run = present(lab), lab.reading["run"]
+    assert rules != of_record(lab)
+    shown = measured.corrected(lab).text
+    assert f"Rescored with the measured rules ({rules[:12]})" in visible(shown)
+    frame = shown.data["rates-corrected"]
+    rescored = read_rows(lab.store.folder / "labels" / f"rules-{rules[:12]}" / f"{run}.jsonl")
+    sensitive = {family.id for family in lab.families.values() if not family.control}
+    for model, rows in frame.groupby("model"):
+        said = Counter(
+            row["label"]
+            for row in rescored
+            if row["model"] == model and row["key"] in {f"{family}#en-1" for family in sensitive}
+        )
+        assert {*rows.refused} == {said["refused"]}
+        assert {*rows.n} == {said["refused"] + said["answered"]}
+    assert {*frame.coded_set} == {"chatgpt_refusals", "xstest", "speechmap_gold_v1"}
 
 
 def test_human_is_said_of_human_labels_alone(record: Record) -> None:
