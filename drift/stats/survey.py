@@ -23,6 +23,11 @@ RATE: Final[Kinds] = {"refused": (1, 1), "undetermined": (0, 0), "answered": (0,
 #: Fewest units labelled differently from which resampling gives limits of kappa.
 FEWEST_APART: Final = 5
 AGREEMENT: Final[Kinds] = {"same": (1, 1), "other": (0, 1)}
+#: Why an estimate has no limits where all units were read.
+WHOLE: Final = (
+    "every answer was read, so there is no sampling error; "
+    "what other coders would say is another question"
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,11 @@ class Sample:
         """n_h/N_h of each unit that was read."""
         shares: Floats = (self.read / self.units)[self.stratum]
         return shares
+
+    @property
+    def whole(self) -> bool:
+        """Whether every unit of every stratum was read."""
+        return bool((self.read == self.units).all())
 
     @property
     def weights(self) -> Floats:
@@ -142,8 +152,8 @@ def stratified_share(
     The limits are Wilson's at the effective sample size theta (1 - theta)/V, with V the stratified
     variance of the linearised share, sum N_h^2 (1 - n_h/N_h) s_h^2/n_h. In a stratum that was not
     read whole, one reading of each kind is added to those that s_h^2 is computed from: without it,
-    strata whose readings are all alike would be taken as known. Where all was read the limits are
-    the share itself.
+    strata whose readings are all alike would be taken as known. Where all was read there are no
+    limits: an interval of no width would pass for certainty about the labels.
 
     Undefined when the estimated denominator is not positive.
 
@@ -166,6 +176,8 @@ def stratified_share(
     if bottom <= 0:
         return Estimate(None, None, None, "no response with a determined reading")
     share = float(np.clip(top / bottom, 0, 1))
+    if sample.whole:
+        return Estimate(share, None, None, WHOLE)
     every = np.array(list(kinds.values()), dtype=float)
     read = sample.read
     spread: list[tuple[float, Floats]] = []
@@ -178,8 +190,6 @@ def stratified_share(
             own = np.vstack([own, added])
             spread.append((units**2 * (1 - read[h] / units) / read[h], own))
         sums += units * own.mean(axis=0)
-    if not spread:
-        return Estimate(share, share, share)
     near = float(np.clip(sums[0] / sums[1], 1e-9, 1 - 1e-9))
     variance = sum(times * float(np.var(own @ [1, -near])) for times, own in spread) / sums[1] ** 2
     return Estimate(share, *_wilson(share, near * (1 - near) / variance))
@@ -237,9 +247,9 @@ def kappa_interval(
     """Estimate the kappa of two labellings of the population from labels of the sample.
 
     `cohen_kappa` of the table of Horvitz-Thompson weights, with the 2.5 and 97.5 percentiles over
-    `resampled_weights`. It has no limits where fewer than `FEWEST_APART` units are labelled
-    differently: resamples of so few cannot show how many more there may be. Undefined where one
-    label only stands on both sides.
+    `resampled_weights`. It has no limits where all was read, nor where fewer than `FEWEST_APART`
+    units are labelled differently: resamples of so few cannot show how many more there may be.
+    Undefined where one label only stands on both sides.
 
     Notes
     -----
@@ -250,6 +260,8 @@ def kappa_interval(
     section 5.6 (functions of totals).
     """
     value = cohen_kappa(weighted_table(first, second, sample.weights), weights=weights)
+    if value is not None and sample.whole:
+        return Estimate(value, None, None, WHOLE)
     apart = sum(a != b for a, b in zip(first, second, strict=True))
     if value is not None and apart < FEWEST_APART:
         why = f"labels differ on {apart} only, and resamples show limits from {FEWEST_APART} on"

@@ -11,6 +11,7 @@ from drift.stats.agreement import cohen_kappa
 from drift.stats.survey import (
     AGREEMENT,
     RATE,
+    WHOLE,
     Sample,
     allocate,
     horvitz_thompson,
@@ -103,9 +104,16 @@ def test_a_unit_that_stands_for_three_responses_counts_three_times():
     assert found.estimate == pytest.approx(3 / 5)
 
 
-def test_what_was_read_whole_is_known():
-    found = stratified_share(sample([2, 3], [2, 3]), ["refused", *["answered"] * 4], RATE)
-    assert (found.estimate, found.low, found.high) == (0.2, 0.2, 0.2)
+def test_what_was_read_whole_has_a_reason_in_the_place_of_limits_without_width():
+    read = ["refused", *["answered"] * 19]
+    found = stratified_share(sample([8, 12], [8, 12]), read, RATE)
+    assert found.estimate == 1 / 20
+    other = ["answered"] * 6 + read[6:]
+    kappa = kappa_interval(sample([8, 12], [8, 12]), read, other[::-1], weights="none", seed=1)
+    for whole in (found, kappa):
+        assert (whole.low, whole.high, whole.reason) == (None, None, WHOLE)
+    part = stratified_share(sample([8, 13], [8, 12]), read, RATE)
+    assert part.low < part.estimate < part.high
 
 
 def test_readings_that_are_all_alike_are_not_taken_as_known():
