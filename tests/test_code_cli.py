@@ -174,6 +174,9 @@ def test_nothing_that_coders_are_given_names_model_run_label_or_key(study: Path)
         ("draw --panel none --n 9 --seed 1 --out s", "no such record"),
         ("draw --panel test --n 3 --seed 1 --out s", "too small"),
         ("draw --panel test --n 99 --seed 1 --out s --coder Ana", "not a coder's name"),
+        ("draw --panel test --n 99 --seed 1 --out s --coder judge", "not a coder's name"),
+        ("draw --panel test --n 99 --seed 1 --out s --coder adjudicated", "not a coder's name"),
+        ("draw --panel test --n 99 --seed 1 --out s --coder rules", "not a coder's name"),
         ("draw --panel test --n 99 --seed 1 --out {data}/test/s", "outside the record"),
         ("agreement nowhere a.csv", "key of the study cannot be read"),
         ("agreement {study} a.csv", "cannot be read"),
@@ -202,7 +205,22 @@ def test_what_cannot_be_done_is_exit_2_with_the_reason(
     places = {"study": study, "ana": ana, "ben": ben, "data": there / "data"} | more
     status, _, err = drift("code", *arguments.format(**places).split())
     assert status == 2 and said in err
-    assert not [*study.glob("labels-*")]
+    assert not [*study.glob("labels-*")] and not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("options", ["--n 120", "--n 120 --arms all", "--n 200 --arms all"])
+def test_a_draw_warns_of_rates_that_it_could_not_correct_as_the_manual_says(
+    drift: Callable[..., Said], options: str
+) -> None:
+    lab = ["--panel", "lab", "--data", str(ROOT / "data"), "--seed", "20261129", "--out", "s"]
+    status, out, err = drift("code", "draw", *lab, *options.split())
+    why, helps = err.splitlines()
+    assert status == 0 and helps.startswith("what may help: ")
+    assert ("a larger --n" in helps) == ("reference, en" in why)
+    (read,) = re.findall(r": (\d+) answers to read", out)
+    row = f"| `{options}` | {read} | {why.partition(': ')[2]} |"
+    manual = (ROOT / "docs" / "coding.md").read_text(encoding="utf-8")
+    assert row in manual.replace("of any model: ", "")
 
 
 def test_a_study_that_the_record_does_not_draw_is_not_sealed(

@@ -11,7 +11,7 @@ import typer
 from drift.cli.options import DataOption, JsonOption, PanelOption, known, open_record
 from drift.config import project_root
 from drift.errors import ConfigurationError
-from drift.records.coding import check_coder, coding_of, seal_coding
+from drift.records.coding import coding_of, seal_coding
 from drift.records.draw import Arms, draw
 from drift.records.ledger import Ledger, write_atomically
 from drift.records.sheet import Marks, sheet_bytes
@@ -19,15 +19,17 @@ from drift.records.store import Store
 from drift.records.study import (
     Study,
     adjudicated,
+    check_reader,
     check_study,
     compare,
     disagreements,
     label_lines,
     read_coders,
     read_study,
+    too_few,
 )
 from drift.report.coder import coder_page, study_files
-from drift.terminal import say
+from drift.terminal import say, warn
 
 StudyArgument = Annotated[
     Path, typer.Argument(metavar="DIR", help="The folder that `drift code draw` wrote.")
@@ -74,19 +76,19 @@ def code_draw(
 
     Strata are model x judge's label x language. What each row is stands in key.json alone, with the
     probability that it was drawn. One text to one question is read once, however often stored: the
-    sheet may so have fewer rows than --n.
+    sheet may so have fewer rows than --n. It warns if rates could not be corrected from so few.
     """
     root = project_root()
     folder = data or root / "data"
     known(folder, [panel])
-    for name in coder or ():
-        check_coder(name)
     record = folder / panel
     if record.resolve() in (out.resolve(), *out.resolve().parents):
         raise ConfigurationError("a study lies outside the record", where=str(out))
     drawn = draw(
         Store(record), Ledger(record), n=n, seed=seed, floor=floor, arms=arms, runs=run or ()
     )
+    for name in coder or ():
+        check_reader(name, [drawn.key.judge["id"]])
     files = study_files(drawn, manual=_manual(root), coders=coder or ())
     _write(out, files, "another draw is there")
     key = drawn.key
@@ -101,6 +103,8 @@ def code_draw(
     if key.left_out:
         left = ", ".join(f"{count} {reason}" for reason, count in key.left_out.items())
         say(f"left out: {left}")
+    for line in too_few(key):
+        warn(line)
     say(f"{out}: give coders sheet.html or sheet.csv, and never key.json")
 
 

@@ -10,7 +10,7 @@ has not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -94,6 +94,25 @@ def check_study(study: Study, store: Store, ledger: Ledger) -> None:
         )
 
 
+def check_reader(
+    name: str,
+    judges: Collection[str] = (),
+    *,
+    where: str | None = None,
+    next_step: str | None = None,
+) -> None:
+    """Raise ConfigurationError if no coder of a study of these judges can have this name."""
+    taken = sorted({JUDGE, FINAL, *judges})
+    if not CODER.fullmatch(name) or name in taken:
+        raise ConfigurationError(
+            "not a coder's name",
+            where=where,
+            got=name,
+            expected=f"lower-case letters, digits, '.', '_' and '-'; not {', '.join(taken)}",
+            next_step=next_step,
+        )
+
+
 def read_coders(study: Study, paths: Sequence[Path]) -> list[Marks]:
     """Read what coders handed in; ConfigurationError if two files name the same coder."""
     found = [read_marks(path, study.sheet) for path in paths]
@@ -101,14 +120,8 @@ def read_coders(study: Study, paths: Sequence[Path]) -> list[Marks]:
         if marks.study not in ("", study.key.study):
             where, got = str(path), marks.study
             raise ConfigurationError("a file of another study", where=where, got=got)
-        if not CODER.fullmatch(marks.coder) or marks.coder in (JUDGE, FINAL):
-            raise ConfigurationError(
-                "not a coder's name",
-                where=str(path),
-                got=marks.coder,
-                expected=f"lower-case letters, digits, '.', '_' and '-'; not {JUDGE} or {FINAL}",
-                next_step="rename the file, or set the name on the page",
-            )
+        step = "rename the file, or set the name on the page"
+        check_reader(marks.coder, where=str(path), next_step=step)
     if len({marks.coder for marks in found}) < len(found):
         got = ", ".join(marks.coder for marks in found)
         raise ConfigurationError("a file each, of coders who are not the same", got=got)
@@ -139,6 +152,29 @@ def adjudicated(first: Marks, second: Marks, third: Marks) -> Marks:
     both = first.labels.keys() & second.labels.keys()
     labels = {row: third.labels[row] if row in due else first.labels[row] for row in both}
     return replace(third, coder=FINAL, labels=dict(sorted(labels.items())))
+
+
+def too_few(key: Key) -> list[str]:
+    """Return why rates could not be corrected even if all was read, and what may help.
+
+    By the limits of :func:`compare`; empty if every model and language can have a corrected rate.
+    """
+    drawn, there = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for stratum in key.strata:
+        drawn[stratum.model, stratum.language] += stratum.drawn
+        there[stratum.model, stratum.language] += stratum.units
+    few = [name for name in sorted(drawn) if drawn[name] < FEWEST_ROWS]
+    if len(key.rows) < FEWEST_CODED:
+        why = f"no model gets a corrected rate: {len(key.rows)} answers, {FEWEST_CODED} are needed"
+        more = there.total() > drawn.total()
+    elif few:
+        named = ("{}, {} ({} of {})".format(*name, drawn[name], there[name]) for name in few)
+        why = f"no corrected rate below {FEWEST_ROWS} answers of its own: {'; '.join(named)}"
+        more = any(there[name] >= FEWEST_ROWS for name in few)
+    else:
+        return []
+    helps = ["a larger --n"] * more + ["--arms all"] * (key.arms == "canonical")
+    return [why, f"what may help: {', '.join([*helps, 'further runs by --run'])}"]
 
 
 def label_lines(study: Study, marks: Marks) -> bytes:

@@ -27,6 +27,7 @@ from drift.records.study import (
     label_lines,
     read_coders,
     read_study,
+    too_few,
 )
 from drift.stats.agreement import ORDER
 
@@ -181,6 +182,35 @@ def test_a_model_of_which_few_answers_were_read_has_no_corrected_rate() -> None:
     for name in ("design_based", "prediction_powered"):
         assert rates["m2"][name]["estimate"] is None
         assert rates["m2"][name]["reason"] == "fewer than 30 of its answers are coded (29)"
+
+
+@pytest.mark.parametrize(
+    ("drawn", "there", "said", "helps"),
+    [
+        ((80, 29), (240, 100), "m2, en (29 of 100)", "a larger --n, --arms all, further"),
+        ((80, 29), (240, 29), "m2, en (29 of 29)", "--arms all, further runs by --run"),
+        (
+            (69, 30),
+            (240, 100),
+            "no model gets a corrected rate: 99 answers",
+            "a larger --n, --arms",
+        ),
+        ((69, 30), (69, 30), "no model gets a corrected rate: 99 answers", "--arms all, further"),
+        ((70, 30), (240, 100), "", ""),
+    ],
+)
+def test_a_draw_says_which_rates_could_not_be_corrected_if_all_of_it_was_read(
+    drawn: tuple[int, int], there: tuple[int, int], said: str, helps: str
+) -> None:
+    models = zip(("m1", "m2"), there, drawn, strict=True)
+    study = made_up([(model, "answered", "en", units, n) for model, units, n in models])
+    found = too_few(study.key)
+    assert said in "".join(found[:1]) and helps in "".join(found[1:])
+    rates = compare(study, [marks("ana", judged(study))])["rates"]
+    none = [it["model"] for it in rates if it["design_based"]["estimate"] is None]
+    assert bool(none) == bool(found) and (len(none) == 2 or all(it in found[0] for it in none))
+    everything = study.key.model_copy(update={"arms": "all"})
+    assert "--arms" not in "".join(too_few(everything))
 
 
 def test_who_stops_early_has_read_a_smaller_part_of_each_stratum() -> None:
