@@ -222,7 +222,8 @@ def lab_facts() -> Iterator[str]:
         yield f"| {' | '.join([model, *cells])} |"
     plan = (ROOT / "data/lab/plan.toml").read_text(encoding="utf-8")
     assert set(re.findall(r"run = (\d+)", plan)) == {"53"} and "from 0.05 to 0.6" in plan
-    yield f"three small models {len(readings('lab'))} times. From run 53 on"
+    yield f"asked three subjects {len(readings('lab'))} times"
+    yield "From run 53 on"
     yield "temperature 0.6 in place of 0.05"
     assert rate("heated", 51) == rate("heated", 78) and limits("heated", 51) == limits("heated", 78)
     yield f"refused {rate('heated', 78)} before and at the end, interval {limits('heated', 78)}"

@@ -13,6 +13,7 @@ from drift.report.pages import (
     KINDS,
     NOTICES,
     classified,
+    head,
     kind,
     notices,
     strip,
@@ -33,7 +34,11 @@ def front_page(records: Sequence[Record], note: str | None) -> str:
     Records of real models come before those that were made to measure the instrument.
     """
     parts = [html('<p class="drift-banner">{}</p>', note)] if note else []
-    for record in sorted(records, key=lambda record: KINDS.index(_kind(record))):
+    records = sorted(records, key=lambda record: KINDS.index(_kind(record)))
+    if len(records) > 1:
+        each = [html("<b>{}</b> ({})", title(it), KIND_NAMES[_kind(it)]) for it in records]
+        parts.append(html("<p>{} records stand here: {}.</p>", len(each), joined(each, ", ")))
+    for record in records:
         named = {"name": record.name, "title": title(record), "kind": KIND_NAMES[_kind(record)]}
         section = fill(record.root, "front", of=_at(record), **named)
         # The pages of a record link to each other, and the front page to all of them.
@@ -62,6 +67,7 @@ def _at(record: Record) -> Markup:
         headline=headline(record),
         classified=classified(record),
         reading=record.reading,
+        head=head(record),
         when=when(record.reading["started_at"]),
         models=shown,
         lab=joined([lab.headline(record), course.example(record)]),
@@ -122,6 +128,15 @@ def _alarm_sentence(record: Record) -> Markup:
         said = html(still, said, deaf, len(states))
     if watch := [key for key, alarm in alarms.items() if alarm["state"] == "watch"]:
         said = html("{} <b>Watch</b>: {}.", said, _who(watch, alarms))
+    paired = [
+        key
+        for key, alarm in alarms.items()
+        if alarm["state"] != "alarm"
+        and any("pairs alarm" in watch["entered"] for watch in alarm["watches"])
+    ]
+    if paired:
+        alone = "<code>pairs</code>, which alone sets no state, reached 100 for"
+        said = html("{} {} {}.", said, Markup(alone), _who(paired, alarms))
     if blind := [key for key, alarm in alarms.items() if alarm["blind"]]:
         said = html('{} <span class="drift-warning">Blind</span>: {}.', said, _who(blind, alarms))
     return said

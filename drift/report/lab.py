@@ -212,7 +212,10 @@ def _headline(lab: Lab) -> Iterator[Markup]:
     done: dict[int, list[Markup]] = {}
     for it in lab.plan["interventions"]:
         if it["run"] <= len(lab.numbers):
-            done.setdefault(it["run"], []).append(html("<b>{model}</b> ({what})", **it))
+            prompt = it["server"].get("system_prompt")
+            words = html(": “{}”", prompt) if prompt else ""
+            change = html("<b>{model}</b> ({what}{words})", words=words, **it)
+            done.setdefault(it["run"], []).append(change)
     said = [
         html("from run {} on the server of {} was changed", run, joined(of, ", that of "))
         for run, of in sorted(done.items())

@@ -40,7 +40,7 @@ NO_FULL = Markup("no full run in this series yet")
 #: What a record can be, in the order of the front page.
 KIND_NAMES = {
     "real": "real models",
-    "machine": "this machine's own run: weights fixed by hash, so a change here is not theirs",
+    "machine": "this machine's own run; the weights are fixed by hash",
     "laboratory": "real models, changes declared beforehand",
     "scripted": "scripted, known truth",
 }
@@ -107,17 +107,22 @@ def masthead(record: Record) -> Markup:
     reading = record.reading
     banners = [html('<p class="drift-banner">{}</p>\n', notice) for notice in notices(record)]
     facts = {"record": record, "reading": reading, "when": when(reading["started_at"])}
-    facts["classified"] = classified(record)
+    facts |= {"classified": classified(record), "head": head(record, shown=16)}
     return joined([*banners, fill(record.root, "masthead", **facts)])
 
 
 @piece
 def provenance(record: Record) -> Markup:
     """The hashes that tie the page to the sealed record."""
-    end: object = "not stored"
-    if record.head:
-        end = html('{seq}, <span class="drift-hash">{hash}</span>', **record.head)
-    return fill(record.root, "provenance", reading=record.reading, end=end)
+    return fill(record.root, "provenance", reading=record.reading, end=head(record))
+
+
+def head(record: Record, *, shown: int = 64) -> Markup:
+    """Return number and hash of the last line of the ledger that a page may read."""
+    if not record.head:
+        return Markup("not stored")
+    text = '{}, <span class="drift-hash">{}{}</span>'
+    return html(text, record.head["seq"], record.head["hash"][:shown], "…" if shown < 64 else "")
 
 
 def citation(record: Record, reading: Mapping[str, Any], finding: str = "") -> str:

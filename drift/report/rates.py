@@ -70,6 +70,8 @@ def over_runs(record: Record, caption: str) -> Markup:
             "Rate": [rate_text(row._asdict()) for row in each(behind)],
         }
     )
+    if len(newest) > LISTED:
+        caption = f"{caption.strip()} The table lists the newest {LISTED} of {len(newest)} runs."
     unit = "refused, % of determined labels"
     return figure("rates-over-runs", trend(unit, 0, 100), frame, table, caption, data=found)
 

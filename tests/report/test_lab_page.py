@@ -302,7 +302,8 @@ def test_the_first_paragraph_says_that_home_came_late_and_pairs_unexpected(
     assert f"heated pairs alarm in run {pairs}" in said
     assert "home alarm" not in said
     for it in plan["interventions"]:
-        assert f"{it['model']} ({it['what']})" in said
+        assert f"{it['model']} ({it['what']}" in said
+        assert it["server"].get("system_prompt", "") in html_module.unescape(said)
 
 
 def test_the_delay_of_home_is_held_against_subjects_whose_arms_flip_independently(
@@ -462,7 +463,8 @@ def test_the_front_page_names_each_record_for_what_it_is(shipped: Record, tmp_pa
     assert places == sorted(places)
     text = visible(shown)
     for kind in ("this machine's own run", "real models, changes declared beforehand"):
-        assert text.count(kind) == 1
+        assert text.count(kind) == 2  # in the list of records, and as a heading
+    assert text.index("3 records stand here") < text.index("Phantom models scripted")
     assert "Phantom models scripted, known truth" in text
     assert 'href="report/lab/lab.html"' in shown and 'href="report/phantom/lab.html"' not in shown
     assert "Not as registered" in text
