@@ -24,7 +24,7 @@ from drift.records.ledger import Ledger
 from drift.records.moves import compare_judges
 from drift.records.run import DETERMINED
 from drift.records.store import judge_folder, read_rows
-from drift.report.alarm import number
+from drift.report.alarm import aftermath, number
 from drift.report.cards import SHOWN
 from drift.report.display import figure
 from drift.report.figures import COLOURS, INK, LINE, MUTED, Picture
@@ -33,6 +33,7 @@ from drift.report.markup import Markup, fill, html, joined, percent, rate_text, 
 from drift.report.pages import chip, family_links
 from drift.report.tables import Record, StoredRun, each, evidence, rates_over_runs, readings
 from drift.stats.power import delay
+from drift.stats.zoo import SEED
 
 #: Processes drawn, the state-setting one first; how each is drawn.
 DRAWN: dict[str, dict[str, Any]] = {
@@ -226,11 +227,21 @@ def _delay(lab: Lab, model: str, since: int, lifetimes: int) -> Markup:
         "subjects with the churn that it shows before and after, whose arms flip independently, {} "
         "did within as many runs. {} Of its {} flips in these runs home counted {} as departures: "
         "it counts an arm where it leaves its usual label after two runs at it, and not where it "
-        "comes back. Half of the flips are of {} of the {} arms.</p>"
+        "comes back. Half of the flips are of {} of the {} arms. {}</p>"
     )
     share = percent(simulated.share)
     facts = (lifetimes, share, explained, held[-1], departures, half, n)
-    return html(said, model, entered, len(after), *facts)
+    return html(said, model, entered, len(after), *facts, _dice(lab.record, model))
+
+
+def _dice(record: Record, model: str) -> Markup:
+    """Return how often a model's state is entered under other seeds, as the page alarm has it."""
+    found = aftermath(record, SEED).text.data["aftermath"].set_index("model").loc[[model]].iloc[-1]
+    said = (
+        "Part of it is dice: under {} of {} other seeds of the process the same values lead to a "
+        '{} (page <a href="alarm.html">alarm</a>).'
+    )
+    return html(said, percent(found.in_state), found.other_seeds, found.state)
 
 
 @opened

@@ -23,7 +23,7 @@ from drift.config import ModelSpec, load_panel, load_toml, sha256_hex
 from drift.lab import record_runs
 from drift.probing import embedded
 from drift.records.store import Store, read_bytes, read_rows
-from drift.report import course, front, lab, load_record
+from drift.report import alarm, course, front, lab, load_record
 from drift.report.display import Shown
 from drift.report.tables import Record, each
 from drift.stats.power import delay
@@ -325,6 +325,9 @@ def test_the_delay_of_home_is_held_against_subjects_whose_arms_flip_independentl
     assert f"Half of the flips are of {half} of the 41 arms." in said
     assert "Chance does not explain so long a delay" in said
     assert said.count("entered watch") == 1
+    known = alarm.aftermath(shipped, 20261129).text.data["aftermath"]
+    share = known.in_state[known.model == "heated"].item()
+    assert f"under {100 * share:.1f} % of 999 other seeds" in said
 
 
 def test_a_delay_that_simulated_subjects_also_show_is_not_called_more(
