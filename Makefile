@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 
-.PHONY: report reproduce env test lint lock bench measure phantom clean
+.PHONY: report reproduce env test lint lock bench measure phantom lab clean
 
 report: env
 	@$(BIN)/drift report --refresh
@@ -54,6 +54,13 @@ phantom: env
 	@cd data && rm -rf phantom/readings phantom/series.json phantom/churn.jsonl phantom/findings.jsonl
 	@$(BIN)/drift refresh --panel phantom --runs 120
 	@find data/phantom/readings data/phantom/transcripts data/phantom/labels -type f ! -name '*.gz' -exec gzip -9n {} +
+
+# After a change of the rules: declares it in the shipped laboratory record, and labels its stored
+# answers with the present judge. Nothing is asked again.
+lab: env
+	@$(BIN)/drift register --panel lab
+	@$(BIN)/drift rescore --panel lab
+	@find data/lab/labels -type f ! -name '*.gz' -exec gzip -9n {} +
 
 # Needs uv; pins the newest versions that pyproject.toml allows.
 lock:
