@@ -3,6 +3,7 @@
 A run is asked into ``open/<run>.jsonl`` and sealed when every question has been put.
 Killed at any point, the next command goes on where it stopped: it completes an
 unfinished seal, resumes a run whose slot is not over, and seals one whose slot is.
+A run in which no model gave any answer is left open in the same way.
 A phantom's time is virtual and follows from the number of the run alone.
 """
 
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,16 @@ MISSING_SHARE = 0.1
 
 @dataclass
 class Outcome:
-    """What a refresh did; ``codes`` hold the exit codes of what went wrong."""
+    """What a refresh did; ``codes`` hold the exit codes of what went wrong.
+
+    ``asked`` counts the responses stored, those that failed included; ``failed`` counts these.
+    """
 
     run: str | None = None
     scope: str | None = None
     sealed: bool = False
     asked: int = 0
+    failed: int = 0
     notes: list[str] = field(default_factory=list)
     codes: list[int] = field(default_factory=list)
 
@@ -262,6 +267,8 @@ class Record:
         ready = self._reachable(chosen, environ)
         if current:
             say(f"resuming run {current.run}")
+            if not current.heard:
+                current.ask_again(self.clock())
         else:
             current = self._begin(chosen, bank, registration)
         outcome.run, outcome.scope = current.run, current.header["scope"]
@@ -300,8 +307,13 @@ class Record:
             except DriftError as error:
                 outcome.problem(error)
                 current.stop(model.key, error.what)
-        outcome.asked = len(current.rows)
-        if not paused:
+        stored = current.responses()
+        outcome.asked = len(stored)
+        outcome.failed = sum(row["status"] == "failed" for row in stored)
+        # What a phantom keeps silent about is in its truth.
+        if not current.heard and not self.truth:
+            outcome.problem(self._unheard(current))
+        elif not paused:
             self._seal(current, registration)
             outcome.sealed = True
             self._report_missing(current, outcome)
@@ -329,8 +341,8 @@ class Record:
         total = Outcome(notes=self.notes, sealed=True)
         while total.sealed and self.runs < runs:
             made = self.refresh(**options)
-            asked, codes = total.asked + made.asked, total.codes + made.codes
-            total = replace(made, asked=asked, codes=codes)
+            asked, failed = total.asked + made.asked, total.failed + made.failed
+            total = replace(made, asked=asked, failed=failed, codes=total.codes + made.codes)
             if progress:
                 progress("runs", self.runs, runs)
         self.notes.append(f"the record holds {self.runs} runs")
@@ -376,7 +388,25 @@ class Record:
 
     def _window(self, moment: datetime) -> int:
         """Return the slot of a moment; without a cadence a run may be resumed all UTC day."""
-        return int(moment.timestamp()) // (3600 * (self.panel.cadence_hours or 24))
+        return int(moment.timestamp()) // self._width
+
+    @property
+    def _width(self) -> int:
+        """The length of a slot in seconds."""
+        return 3600 * (self.panel.cadence_hours or 24)
+
+    def _unheard(self, current: OpenRun) -> PausedError:
+        """Say that a run is open since no model answered, and how long it can be resumed."""
+        again = "mend the cause and run the same command: it asks this run again"
+        if not self.panel.laboratory:
+            slot = self._window(parse_timestamp(current.header["started_at"]))
+            end = timestamp(datetime.fromtimestamp((slot + 1) * self._width, UTC))
+            again += f", until {end}; later it is sealed with its gaps"
+        return PausedError(
+            "no model gave any answer: the run is open, not sealed",
+            where=f"run {current.run}",
+            next_step=again,
+        )
 
     def _reachable(
         self, chosen: Sequence[ModelSpec], environ: Mapping[str, str]

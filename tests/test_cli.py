@@ -112,11 +112,28 @@ def test_a_tampered_record_is_exit_4_and_names_the_response(
     assert "edited: run" in said and "steady, applied-security/file-backups#en-1" in said
 
 
-def test_a_partial_run_is_exit_5(drift: Callable[..., Said], project: Path) -> None:
+def test_a_partial_run_is_exit_5_and_failures_are_no_answers(
+    drift: Callable[..., Said], project: Path
+) -> None:
+    def script(request: Request) -> Reply:
+        return failing(400) if request.model == "lab/steady" else answering(request)
+
+    with Loopback(script) as server:
+        write_panel(project, server.base_url)
+        code, said, complained = drift("refresh", "--panel", "test")
+    assert code == 5 and "144 of 144 arms are missing" in complained
+    assert said.endswith("(full): 144 answers stored, 144 failed, sealed\n")
+
+
+def test_a_server_that_is_down_is_exit_3_and_the_run_stays_open(
+    drift: Callable[..., Said], project: Path
+) -> None:
     write_panel(project, "http://127.0.0.1:9/v1")
     code, said, complained = drift("refresh", "--panel", "test")
-    assert code == 5
-    assert "144 of 144 arms are missing" in complained and "sealed" in said
+    assert code == 3 and "the run is open" in complained and "same command" in complained
+    assert ": 0 answers stored, " in said and said.endswith(" failed, still open\n")
+    assert "sealed with its gaps" in complained and "never bet on" not in complained
+    assert drift("verify", "--panel", "test")[0] == 0
 
 
 def test_an_unknown_panel_is_exit_2_and_names_the_known_ones(drift: Callable[..., Said]) -> None:
@@ -198,7 +215,7 @@ def test_a_provider_cannot_speak_to_the_terminal(drift: Callable[..., Said], pro
     with Loopback(script) as server:
         write_panel(project, server.base_url)
         code, said, complained = drift("refresh", "--panel", "test")
-    assert code == 5
+    assert code == 3 and "[bold]look[/bold]" in complained
     assert "\x1b" not in said + complained and "\x07" not in said + complained
 
 

@@ -205,30 +205,114 @@ def test_the_daily_budget_drops_whole_models_last_first(project: Path, clock: Ti
     assert sum(server.counts.values()) == 144
 
 
-def test_a_provider_that_is_not_there_gives_a_partial_run_with_every_gap(
+def test_a_run_that_no_model_answers_stays_open_until_its_slot_is_over_and_is_never_usable(
     project: Path, clock: Ticking
 ) -> None:
-    write_panel(project, "http://127.0.0.1:9/v1")
+    write_panel(project, "http://127.0.0.1:9/v1", head="cadence_hours = 6")
     outcome = run(project, clock)
-    assert outcome.exit_code == 5 and outcome.sealed
-    models = reading(project / "data" / "test", outcome.run)
+    assert (outcome.exit_code, outcome.sealed, outcome.asked) == (3, False, outcome.failed)
+    assert "no connection" in outcome.notes[0]
+    assert "the run is open" in outcome.notes[-1] and "until 2026-03-01T06:00" in outcome.notes[-1]
+    assert not [note for note in outcome.notes if "never bet on" in note]
+    clock.advance(hours=6)
+    later = run(project, clock)
+    assert (later.scope, later.exit_code, later.sealed) == ("full", 3, False)
+    store = Store(project / "data" / "test")
+    assert [path.stem for path in store.open_runs()] == [later.run]
+    models = reading(store.folder, outcome.run)
     coverage = models["steady"]["coverage"]
     assert coverage["failed"] + coverage["missing"] == 144  # type: ignore[index]
     assert "no connection" in str(models["steady"]["stopped"])
     assert models["steady"]["canonical"]["if_all_refused"] == 1  # type: ignore[index]
+    assert [(row["usable"], row["index"]) for row in read_rows(store.churn)] == [(False, None)] * 2
+    assert [row["alarm"]["r"] for row in read_rows(store.churn)] == [None, None]
+    assert verify_record(store.folder, root=project).problems == []
 
 
-def test_a_full_run_that_nobody_answered_does_not_use_up_the_day(
+def test_the_same_command_asks_a_run_again_in_which_nothing_was_heard(
+    project: Path, clock: Ticking
+) -> None:
+    def first_pass(request: Request):  # type: ignore[no-untyped-def]
+        # One model's key is refused; the other's server fails at each question.
+        return failing(401) if request.model == "lab/steady" else failing(500)
+
+    with Loopback(first_pass) as server:
+        write_panel(project, server.base_url, head="cadence_hours = 6")
+        silent = run(project, clock)
+        assert (silent.exit_code, silent.sealed) == (3, False)
+        assert silent.asked == silent.failed >= 145
+        clock.advance(hours=1)
+        store = Store(project / "data" / "test")
+        before = store.open_runs()[0].read_bytes()
+        # Killed after one model has answered: the other is still to be asked.
+        made = record(project, clock)
+        server.script = answering
+        ended: list[str] = []
+
+        def killed(model: str, done: int, total: int) -> None:
+            ended.append(model)
+            if model == "subject":
+                raise KeyboardInterrupt
+
+        with made.opened(), pytest.raises(KeyboardInterrupt):
+            made.refresh(progress=killed)
+        assert ended.count("steady") == 144
+        assert store.open_runs()[0].read_bytes().startswith(before)
+        resumed = run(project, clock)
+        clock.advance(hours=6)
+        after = run(project, clock)
+    assert (resumed.run, resumed.scope, resumed.sealed) == (silent.run, "full", True)
+    assert (resumed.exit_code, resumed.asked, resumed.failed) == (0, 288, 0)
+    assert not [note for note in resumed.notes if "never bet on" in note]
+    assert after.scope == "canonical"
+    rows = [row["alarm"]["r"] for row in read_rows(store.churn)]
+    assert rows == [0, 0, 1, 1]
+    assert verify_record(store.folder, root=project).problems == []
+
+
+def test_without_a_cadence_a_run_that_no_model_answers_is_open_until_its_day_is_over(
     project: Path, clock: Ticking
 ) -> None:
     with Loopback(lambda request: failing(401)) as server:
         write_panel(project, server.base_url)
-        assert run(project, clock).exit_code == 5
-        clock.advance(hours=1)
+        silent = [run(project, clock).run]
+        for hours in (1, 24, 24):
+            clock.advance(hours=hours)
+            silent.append(run(project, clock).run)
+        store = Store(project / "data" / "test")
+        assert silent[0] == silent[1] and len(set(silent)) == 3
+        assert [path.stem for path in store.open_runs()] == silent[-1:]
         server.script = answering
-        second = run(project, clock)
-        clock.advance(hours=1)
-        assert (second.scope, run(project, clock).scope) == ("full", "canonical")
+        done = run(project, clock)
+    assert (done.run, done.scope, done.sealed) == (silent[-1], "full", True)
+    assert {row["alarm"] for row in read_rows(store.churn)} == {None}
+
+
+def test_a_laboratorys_run_that_no_model_answers_waits_however_long(
+    project: Path, clock: Ticking
+) -> None:
+    with Loopback(lambda request: failing(401)) as server:
+        write_panel(project, server.base_url, head="laboratory = true")
+        silent = run(project, clock)
+        assert silent.exit_code == 3 and "until" not in silent.notes[-1]
+        clock.advance(hours=100)
+        server.script = answering
+        done = run(project, clock)
+    assert (done.run, done.sealed, done.exit_code) == (silent.run, True, 0)
+    rows = read_rows(Store(project / "data" / "test").churn)
+    assert [(row["slot"], row["alarm"]["r"]) for row in rows] == [(1, 0)] * 2
+
+
+def test_a_phantoms_silence_is_in_its_truth_and_is_sealed(project: Path) -> None:
+    path = project / "config/phantom.toml"
+    faults = "limited = 0.02, broken = 0.02, cut = 0.02, empty = 0.003, blocked = 0.003, failed = "
+    assert faults + "0.003" in path.read_text()
+    path.write_text(path.read_text().replace(faults + "0.003", "failed = 1"))
+    panel = load_panel("phantom", root=project)
+    made = Record(panel, folder=project / "data" / "phantom", root=project)
+    with made.opened():
+        outcome = made.refresh_to(1, models=["filtered"])
+    assert outcome.sealed and outcome.asked == outcome.failed
 
 
 def test_nothing_is_begun_when_no_model_can_be_asked(project: Path, clock: Ticking) -> None:

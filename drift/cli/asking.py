@@ -34,8 +34,9 @@ def refresh(
 ) -> None:
     """Make one run: ask the panel, seal the answers, judge them, derive the reading.
 
-    A run that was killed or paused is resumed while its slot lasts. The record is
-    registered first if it is new. Only a phantom's runs can follow each other at once.
+    A run that was killed or paused, or that no model answered, is resumed while its slot
+    lasts. The record is registered first if it is new. Only a phantom's runs can follow
+    each other at once.
     """
     record = open_record(panel, data)
     outcome = make_run(record, models, runs if record.truth or runs != 1 else None)
@@ -60,7 +61,9 @@ def say_outcome(outcome: Outcome) -> None:
         warn(note)
     state = "sealed" if outcome.sealed else "still open"
     if outcome.run:
-        say(f"run {outcome.run} ({outcome.scope}): {outcome.asked} answers stored, {state}")
+        stored = f"{outcome.asked - outcome.failed} answers stored"
+        failed = f", {outcome.failed} failed" if outcome.failed else ""
+        say(f"run {outcome.run} ({outcome.scope}): {stored}{failed}, {state}")
 
 
 def register(

@@ -53,7 +53,7 @@ def ask(
                 await appender.append(document)
                 current.rows.append(document)
                 if progress:
-                    progress(model.key, len(current.rows_of(model.key)), total)
+                    progress(model.key, total - len(current.unasked(model.key)), total)
 
             how |= {"time_budget_s": time_budget_s, "environ": environ}
             await ask_model(model, asks, keep=keep, clock=clock, seed=seed_of(model, number), **how)

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from drift.config import Clock, ModelSpec, sha256_hex
+from drift.config import Clock, ModelSpec, sha256_hex, timestamp
 from drift.errors import IntegrityError
 from drift.judging import Judge
 from drift.probing.cost import usage
@@ -24,16 +24,26 @@ HEADER |= {"models", "keys"}
 
 @dataclass
 class OpenRun:
-    """A run that is being asked: its header, its rows so far, and which models stopped."""
+    """A run that is being asked: its header, its rows so far, and which models stopped.
+
+    ``unanswered`` are the failed rows of earlier passes in which nothing was heard: they
+    stay stored, and stand in the run for what is not asked again.
+    """
 
     path: Path
     header: dict[str, Any]
     rows: list[dict[str, Any]] = field(default_factory=list)
     stopped: dict[str, str] = field(default_factory=dict)
+    unanswered: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def run(self) -> str:
         return str(self.header["run"])
+
+    @property
+    def heard(self) -> bool:
+        """Whether anything came back from any model: a text, an empty one, a block."""
+        return any(row["status"] != "failed" for row in self.rows)
 
     @classmethod
     def read(cls, path: Path) -> OpenRun:
@@ -48,19 +58,34 @@ class OpenRun:
             )
         found = cls(path, header)
         for row in rest:
-            if "stopped" in row:
+            if "again" in row:
+                found._set_aside()
+            elif "stopped" in row:
                 found.stopped[row["stopped"]] = row["reason"]
             else:
                 found.rows.append(row)
         return found
 
+    def responses(self) -> list[dict[str, Any]]:
+        """Return one row for each model and key that was asked: the last one stored."""
+        passes = (*self.unanswered, *self.rows)
+        return list({(row["model"], row["key"]): row for row in passes}.values())
+
     def rows_of(self, model: str) -> list[dict[str, Any]]:
-        return [row for row in self.rows if row["model"] == model]
+        return [row for row in self.responses() if row["model"] == model]
 
     def unasked(self, model: str) -> list[str]:
-        """Return the keys without a stored response of `model`, in the run's order."""
-        stored = {row["key"] for row in self.rows_of(model)}
+        """Return the keys that `model` is still to be asked, in the run's order."""
+        stored = {row["key"] for row in self.rows if row["model"] == model}
         return [key for key in self.header["keys"] if key not in stored]
+
+    def ask_again(self, at: datetime) -> None:
+        """Store that a run in which nothing was heard is asked anew, every model of it."""
+        append_rows(self.path, [{"again": timestamp(at)}])
+        self._set_aside()
+
+    def _set_aside(self) -> None:
+        self.unanswered, self.rows, self.stopped = self.responses(), [], {}
 
     def stop(self, model: str, reason: str) -> None:
         """Store that `model` is not asked any further in this run."""
@@ -85,7 +110,8 @@ def seal_run(
     header = current.header
     if header["registration"] != registration.hash:
         raise IntegrityError("an open run belongs to another registration", where=current.run)
-    data = transcript_bytes(current.rows)
+    responses = current.responses()
+    data = transcript_bytes(responses)
     write_atomically(store.transcript(current.run), data)
     models = {}
     for name in header["models"]:
@@ -99,7 +125,7 @@ def seal_run(
         if name in current.stopped:
             models[name]["stopped"] = current.stopped[name]
     corpus = registration.body["corpus"]
-    asked = [row["asked_at"] for row in current.rows]
+    asked = [row["asked_at"] for row in responses]
     body = {
         **header,
         "corpus": {name: corpus[name] for name in ("name", "version", "sha256")},
