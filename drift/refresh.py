@@ -460,12 +460,16 @@ class Record:
         return OpenRun(path, header)
 
     def _scope(self, now: datetime, number: int) -> str:
-        """Decide from the record: full is the first run of a UTC day, or what was listed."""
+        """Decide from the record: full is the first run of a UTC day, or what was listed.
+
+        One that nobody answered does not count, nor does the first that was cut off; were a
+        second not counted, a budget too small for full runs would leave no canonical one.
+        """
         if self.panel.scope_plan == "listed":
             return "full" if number in self.panel.full_runs else "canonical"
         today = self._runs_since(timestamp(now)[:10])
-        asked = (run for run in today if run["scope"] == "full" and answered(run))
-        return "full" if next(asked, None) is None else "canonical"
+        full = [run for run in today if run["scope"] == "full" and answered(run)]
+        return "canonical" if len(full) > 1 or not all(map(cut_off, full)) else "full"
 
     def _runs_since(self, day: str) -> Iterator[dict[str, Any]]:
         """Yield the run lines of a UTC day and later, last first; reads the tail alone."""
@@ -502,3 +506,10 @@ def answered(run: Mapping[str, Any]) -> bool:
     """Tell whether any model gave any answer in a run, from its ledger line."""
     counts = [model["counts"] for model in run["models"].values()]
     return any(status != "failed" for count in counts for status in count)
+
+
+def cut_off(run: Mapping[str, Any]) -> bool:
+    """Tell whether a run ended before a model that did not stop had been asked nine tenths."""
+    total = len(run["keys"])
+    asked = [sum(it["counts"].values()) for it in run["models"].values() if "stopped" not in it]
+    return any(total - number > MISSING_SHARE * total for number in asked)

@@ -577,6 +577,42 @@ def paused(server: Loopback, project: Path, clock: Ticking) -> str:
     return str(outcome.run)
 
 
+def test_a_full_run_that_was_cut_off_is_made_up_for_once_on_its_day(
+    project: Path, clock: Ticking
+) -> None:
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url, head="cadence_hours = 3")
+        cut_short = paused(server, project, clock)
+        clock.advance(hours=3)
+        scopes = [run(project, clock).scope]
+        clock.advance(hours=3)
+        scopes.append(run(project, clock).scope)
+        clock.advance(hours=18)
+        # Cut off twice: the third run of the day is canonical, or none would ever be.
+        for _ in range(2):
+            paused(server, project, clock)
+            clock.advance(hours=3)
+        scopes.append(run(project, clock).scope)
+    assert scopes == ["full", "canonical", "canonical"]
+    first = reading(project / "data" / "test", cut_short)["steady"]
+    assert first["coverage"]["missing"] > 14  # type: ignore[index]
+
+
+def test_a_full_run_without_a_model_that_failed_is_the_full_run_of_its_day(
+    project: Path, clock: Ticking
+) -> None:
+    def script(request: Request):  # type: ignore[no-untyped-def]
+        return failing(401) if request.model == "lab/steady" else answering(request)
+
+    with Loopback(script) as server:
+        write_panel(project, server.base_url)
+        scopes = []
+        for _ in range(2):
+            scopes.append(run(project, clock).scope)
+            clock.advance(hours=1)
+    assert scopes == ["full", "canonical"]
+
+
 def test_a_stale_open_file_of_a_sealed_run_changes_nothing(project: Path, clock: Ticking) -> None:
     folder = make_runs(project, clock, 3)
     before = {path: path.read_bytes() for path in folder.rglob("*.jsonl")}
