@@ -27,7 +27,7 @@ from drift.config import sha256_hex
 from drift.records.store import read_bytes
 from drift.report import cards
 from drift.report.inputs import code, digest, package, surroundings
-from drift.report.search import add_families
+from drift.report.search import complete_index
 from drift.report.tables import Record
 
 #: The shell of a page before its main part, that part, and the shell after it.
@@ -101,7 +101,8 @@ def finish(site: Path, *, root: Path, shown: Sequence[Record]) -> None:
     for path, page in pages.items():
         pages[path] = finished(page, head=_head(site, path, policy(own)))
         path.write_text(pages[path].text(), encoding="utf-8")
-    add_families(site, shown)
+    mains = {path.relative_to(site).as_posix(): page.main for path, page in pages.items()}
+    complete_index(site, mains, shown)
     made_by = digest(surroundings(root) | code(f"import {cards.__name__}", package()))
     for record in shown:
         runs = site / "report" / record.name / "runs"

@@ -138,6 +138,24 @@ def test_search_finds_a_family_by_its_question_and_opens_its_responses(
     expect(tab.locator("#contested-history-tiananmen-1989 pre").first).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("does not show that nothing changed", "index.html"),
+        ("temperature", "report/method/limits.html#limits-1"),
+        ("suspect the instrument", "report/embedded/alarm.html#tally"),
+    ],
+)
+def test_search_finds_what_a_page_generates(
+    visit: Callable[..., Any], words: str, page: str
+) -> None:
+    tab = visit(RATES)
+    tab.fill("#quarto-search input", words)
+    found = tab.locator(".search-result", has_text=words)
+    found.first.wait_for()
+    assert page in [link.get_attribute("href").removeprefix("../../") for link in found.all()]
+
+
 def test_an_address_of_a_family_opens_its_responses(visit: Callable[..., Any]) -> None:
     tab = visit(f"{TRANSCRIPTS}#science-photosynthesis")
     expect(tab.locator("#science-photosynthesis pre").first).to_be_visible()

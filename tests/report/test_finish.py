@@ -20,6 +20,7 @@ from drift.report import cards
 from drift.report import finish as finishing
 from drift.report.finish import PARTS, Page, finish, finished, policy, stamped
 from drift.report.markup import Markup
+from drift.report.search import MOST
 from drift.report.site import _render_smalldocs, publish
 from drift.report.tables import Record, load_record
 
@@ -205,6 +206,32 @@ def test_a_page_loads_the_site_s_script_and_names_the_feeds_that_are_there(
     assert '<script src="../../site.js" defer>' in page
     feeds = re.findall(r'type="application/atom\+xml" href="([^"]*)"', page)
     assert feeds == ["feed.xml", "../../feed.xml"]
+
+
+def test_the_index_gains_visible_text_by_section_and_no_answer_figure_row_or_fold(
+    site: Path, record: Record
+) -> None:
+    part = (
+        '<p>Written.</p><section id="part"><h2>Part</h2><p>Prose.</p><div id="cell"><p>Made of '
+        "&lt;counts&gt; and <b>runs</b>.</p><p>Made of &lt;counts&gt; and <b>runs</b>.</p>"
+        "<pre>An answer.</pre><svg><text>Ink</text></svg><details><p>Folded.</p></details>"
+        "<table><thead><tr><th>Head</th></tr></thead><tbody><tr><td>Row</td></tr></tbody></table>"
+        f"{''.join(f'<p>Long {n:05}.</p>' for n in range(MOST))}</div></section>"
+    )
+    rendered(site, SMALLDOCS, reading=part, transcripts=part)
+    entries = [
+        {"objectID": place, "href": place, "title": "T", "section": "Part", "text": "Prose."}
+        for place in (f"report/embedded/{page}.html#part" for page in ("reading", "transcripts"))
+    ]
+    (site / "search.json").write_text(json.dumps(entries))
+    finish(site, root=record.root, shown=[])
+    found = {it["href"]: it["text"] for it in json.loads((site / "search.json").read_bytes())}
+    reading = "report/embedded/reading.html"
+    assert found.keys() == {reading, *(entry["href"] for entry in entries)}
+    assert found[reading] == "Written."
+    assert found[f"{reading}#part"].startswith("Prose. Made of <counts> and runs. Head Long 00000.")
+    assert MOST - 20 < len(found[reading] + found[f"{reading}#part"]) < MOST + 20
+    assert found["report/embedded/transcripts.html#part"] == "Prose."
 
 
 @pytest.fixture
