@@ -369,8 +369,8 @@ class Record:
                 "the configuration is not the registered one",
                 where=str(self.store.folder),
                 got=f"changed: {', '.join(changed)}",
-                next_step="undo the change, or declare it with "
-                f"`drift register --panel {self.panel.name}`; that closes the series it touches",
+                next_step="undo the change, or declare it by `drift register` with the same "
+                "--panel and --data; that closes the series it touches",
             )
         return registration
 

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, Ticking
 from loopback import Loopback, Reply, Request, completion, failing
-from making import REFUSAL, answering, write_panel
+from making import REFUSAL, answering, run, write_panel
 
 from drift import cli
 from drift.cli import asking, options
@@ -199,6 +199,50 @@ def test_frontier_status_does_the_yearly_arithmetic(drift: Callable[..., Said]) 
     found = json.loads(said)
     assert code == 0 and found["requests_a_day"] == 1068
     assert float(found["usd_a_year"]) > 0
+
+
+def test_status_counts_the_runs_that_entered_the_alarm_towards_those_that_calibrate_it(
+    drift: Callable[..., Said], project: Path, clock: Ticking
+) -> None:
+    prices = "price_prompt = 0.4\nprice_completion = 1.6"
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url, head="cadence_hours = 6", each=prices)
+        assert "subject: no run yet; " in drift("status", "--panel", "test")[1]
+        for hours in (1, 5, 6, 6):  # the second run is made in the slot of the first
+            run(project, clock)
+            clock.advance(hours=hours)
+        code, said, _ = drift("status", "--panel", "test")
+        assert code == 0 and "subject: calibrating, 3 of 42 usable runs in series 1; " in said
+        [_, row] = json.loads(drift("status", "--panel", "test", "--json")[1])["models"]
+        assert (row["state"], row["runs"], row["calibration"]) == ("calibrating", 3, "3 of 42")
+        # No column is there to cut it, however narrow the terminal.
+        assert f"{row['usd_a_full_run']} USD a full run, {row['usd_a_year']} a year\n" in said
+        assert len(row["usd_a_full_run"]) > 8 and "…" not in said
+        write_panel(project, server.base_url, models=("subject",))
+        path = project / "config/panels/test.toml"
+        path.rename(path.with_name("adhoc.toml"))
+        path = path.with_name("adhoc.toml")
+        path.write_text(path.read_text().replace('name = "test"', 'name = "adhoc"'))
+        drift("refresh", "--panel", "adhoc")
+    assert (
+        "subject: no cadence, 1 usable runs in series 1; " in drift("status", "--panel", "adhoc")[1]
+    )
+
+
+def test_a_change_is_declared_with_the_options_that_named_the_record(
+    drift: Callable[..., Said], project: Path, tmp_path: Path
+) -> None:
+    write_panel(project, "http://127.0.0.1:9/v1")
+    path = tmp_path / "elsewhere" / "test.toml"
+    path.parent.mkdir()
+    (project / "config/panels/test.toml").rename(path)
+    named = ("--panel", str(path), "--data", str(path.parent))
+    assert drift("register", *named)[0] == 0
+    path.write_text(path.read_text().replace("max_tokens = 48", "max_tokens = 50"))
+    code, _, complained = drift("refresh", *named)
+    assert code == 2 and "`drift register` with the same --panel and --data" in complained
+    assert "`drift register` with the same --panel and --data" in drift("status", *named)[1]
+    assert drift("register", *named)[0] == 0
 
 
 def test_no_command_leaves_a_record_locked(drift: Callable[..., Said], project: Path) -> None:

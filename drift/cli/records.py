@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Column, Table
 
 from drift.cli.options import DataOption, JsonOption, PanelOption, known, open_record
 from drift.config import project_root
@@ -17,7 +16,7 @@ from drift.records.compare import compare_runs
 from drift.records.ledger import Ledger
 from drift.records.status import record_status
 from drift.records.store import Store
-from drift.terminal import out, say
+from drift.terminal import say
 
 LOOK = "newly refused: {newly_refused}; newly answered: {newly_answered}; mid-p {midp}. {sentence}"
 
@@ -91,16 +90,33 @@ def status(
         return
     models = found.pop("models")
     if changes := ", ".join(found.pop("undeclared")):
-        found["changed_since"] = f"{changes}; declare it with `drift register` or undo it"
+        found["changed_since"] = (
+            f"{changes}; undo it, or declare it by `drift register` with the same "
+            "--panel and --data"
+        )
     for name, value in found.items():
         say(f"{name.replace('_', ' ')}: {'none' if value is None else value}")
-    # Headings of several words may be broken; a word may not.
-    heads = (Column(name.replace("_", " "), no_wrap="_" not in name) for name in models[0])
-    table = Table(*heads, box=None)
     for row in models:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
-    out.print(table)
+        say(f"{row['model']}: {state_text(row)}; {cost_text(row)}")
     say("costs are upper estimates at the prices in the panel file")
+
+
+def state_text(row: dict[str, Any]) -> str:
+    """Return the state of a model's alarm, and how many runs it has seen."""
+    if row["state"] is None:
+        return "no run yet"
+    runs = row["calibration"] or row["runs"]
+    return f"{row['state']}, {runs} usable runs in series {row['series']}"
+
+
+def cost_text(row: dict[str, Any]) -> str:
+    """Return requests and US dollars of a full run, a day and a year, where there are any."""
+    day = f", {row['requests_a_day']} a day" if row["requests_a_day"] else ""
+    text = f"{row['requests_a_full_run']} requests a full run{day}"
+    if row["usd_a_full_run"] is None:
+        return text
+    year = f", {row['usd_a_year']} a year" if row["usd_a_year"] else ""
+    return f"{text}; {row['usd_a_full_run']} USD a full run{year}"
 
 
 def compare(

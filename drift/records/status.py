@@ -14,13 +14,19 @@ from drift.records.derive import read_series
 from drift.records.ledger import Ledger
 from drift.records.registration import in_force
 from drift.records.store import Store
+from drift.records.watch import Watch
+
+#: Usable runs of a series before the process ``home`` has its first value.
+BEFORE_VALUES = 2
 
 
 def record_status(panel: Panel, store: Store, ledger: Ledger, *, bank: Path) -> dict[str, Any]:
     """Return the state of a record, and a row for each model of its panel under ``models``.
 
     Costs are upper estimates, in USD as text, at the prices in the panel file and for the
-    questions in `bank`; None where a price or a cadence is missing.
+    questions in `bank`; None where a price or a cadence is missing. With a cadence ``runs``
+    counts the usable runs of the series that entered the alarm, and ``calibration`` says how
+    many of those needed there are, as text; None once there are enough.
     """
     registration = in_force(store, ledger)
     kept = read_series(store)["models"] if store.series.exists() else {}
@@ -32,15 +38,18 @@ def record_status(panel: Panel, store: Store, ledger: Ledger, *, bank: Path) -> 
     runs = {"full": full, "canonical": slots - full} if slots else {}
     models = []
     for model in panel.models:
+        state = kept.get(model.key)
+        watch = state.alarm.live[-1] if state and state.alarm.live else None
         costs = {scope: estimate(model, prompts)["cost_usd"] for scope, prompts in scopes.items()}
         priced = runs and costs["full"] is not None
         year = sum(365 * Decimal(costs[scope]) * n for scope, n in runs.items()) if priced else None
         models.append(
             {
                 "model": model.key,
-                "state": model_alarm(kept[model.key])["state"] if model.key in kept else None,
-                "series": getattr(kept.get(model.key), "number", None),
-                "runs": getattr(kept.get(model.key), "index", None),
+                "state": model_alarm(state)["state"] if state else None,
+                "series": state.number if state else None,
+                "runs": watch.runs if watch else state.index if state else None,
+                "calibration": _calibration(watch) if watch else None,
                 "requests_a_full_run": len(scopes["full"]),
                 "requests_a_day": sum(len(scopes[scope]) * n for scope, n in runs.items()) or None,
                 "usd_a_full_run": costs["full"],
@@ -59,3 +68,10 @@ def record_status(panel: Panel, store: Store, ledger: Ledger, *, bank: Path) -> 
         "usd_a_year": str(sum(yearly)) if yearly else None,
         "models": models,
     }
+
+
+def _calibration(watch: Watch) -> str | None:
+    if watch.home.calibrated:
+        return None
+    done = min(watch.runs, BEFORE_VALUES) + watch.home.seen
+    return f"{done} of {BEFORE_VALUES + watch.home.burn_in}"
