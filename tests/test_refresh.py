@@ -227,6 +227,10 @@ def test_a_run_that_no_model_answers_stays_open_until_its_slot_is_over_and_is_ne
     assert [(row["usable"], row["index"]) for row in read_rows(store.churn)] == [(False, None)] * 2
     assert [row["alarm"]["r"] for row in read_rows(store.churn)] == [None, None]
     assert verify_record(store.folder, root=project).problems == []
+    for _ in range(3):
+        clock.advance(hours=6)
+        run(project, clock)
+    assert [row["alarm"]["blind"] for row in read_rows(store.churn)] == [False] * 6 + [True] * 2
 
 
 def test_the_same_command_asks_a_run_again_in_which_nothing_was_heard(
