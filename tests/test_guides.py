@@ -19,6 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -324,6 +325,13 @@ def test_every_parameter_that_simulations_names_is_one_of_its_notebook() -> None
     for notebook, named in rows:
         declared = set(papermill.inspect_notebook(ROOT / notebook))
         assert set(re.findall(r"`(\w+)`", named)) | {"seed"} <= declared
+
+
+def test_simulations_marks_where_members_of_the_zoo_are_left_out() -> None:
+    ((_, shown),) = [step for step in steps(guide("simulations")) if "*ZOO" in step[0]]
+    names = [*ZOO]
+    for above, below in pairwise(shown):
+        assert "…" in (above, below) or names.index(below) == names.index(above) + 1
 
 
 def test_the_shipped_sizes_that_simulations_names_are_those_of_the_notebooks() -> None:

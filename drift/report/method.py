@@ -1,7 +1,8 @@
 """The method checked by simulation: what the processes claim, and what they can see.
 
 Frames of results from :mod:`drift.stats`, and the tables and figures made of them.
-Parameters that list names or numbers hold them with commas between.
+Parameters that list names or numbers hold them with commas between; members of the zoo, whose
+names hold commas, with semicolons.
 """
 
 from __future__ import annotations
@@ -124,14 +125,16 @@ def ville(
 ) -> pd.DataFrame:
     """Return one row for each listed process and n, model and threshold.
 
-    The models are the zoo, or one `member` of it, and with `p` one more with iid flips of that
-    churn. Columns: those of :class:`drift.stats.simulation.Crossing`; nominal, the bound of the
-    process, whether or not it is claimed for the model; covered, whether it is; and above,
-    whether the share exceeds `limit` where it is, and the bound with its interval where not.
+    The models are the zoo, or the members of it that `member` lists with semicolons between, and
+    with `p` one more with iid flips of that churn. Columns: those of
+    :class:`drift.stats.simulation.Crossing`; nominal, the bound of the process, whether or not it
+    is claimed for the model; covered, whether it is; and above, whether the share exceeds `limit`
+    where it is, and the bound with its interval where not.
     """
     given = checked(process=process, n=n, p=p, burn_in=burn_in, horizon=horizon)
     checked(lifetimes=lifetimes, seed=seed)
-    models: dict[str, str | Member] = {name: name for name in ([member] if member else ZOO)}
+    listed = [name for part in member.split(";") if (name := part.strip())]
+    models: dict[str, str | Member] = {name: name for name in listed or ZOO}
     if p:
         gated = ZOO["iid flips 1.5 %"].gated
         models[f"iid flips {100 * p:g} %"] = Member(0, partial(iid_flips, p=p), gated)

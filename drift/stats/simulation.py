@@ -231,7 +231,7 @@ def crossings(
     reaches c with a chance of at most 1/c.
     """
     if isinstance(member, str) and member not in ZOO:
-        raise ValueError(f"member in {', '.join(ZOO)}; got {member!r}")
+        raise ValueError(f"member: got {member!r}, expected one of {'; '.join(ZOO)}")
     model = ZOO[member] if isinstance(member, str) else member
     name = member if isinstance(member, str) else member.description
     run = load_process(process)

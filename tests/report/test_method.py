@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from report.conftest import keep
 from drift.report import claims, method
 from drift.report.execute import execute
 from drift.report.job import Job, read_notebook
+from drift.stats.zoo import ZOO
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 20261129
@@ -173,6 +175,15 @@ def test_a_parameter_out_of_range_is_named_with_what_is_expected(
     found = f"^{name}: got {re.escape(repr(value))}, expected .*{expected}.*; set {name} so"
     with pytest.raises(ValueError, match=found):
         method.ville(**given | {name: value})
+
+
+def test_the_members_that_an_error_lists_can_be_given_as_they_stand() -> None:
+    size: dict[str, Any] = {"p": 0.0, "n": 14, "horizon": 2, "burn_in": 0, "lifetimes": 1}
+    with pytest.raises(ValueError, match=r"^member: got 'bad runs'") as refused:
+        method.ville("home", member="weekday; bad runs", seed=SEED, **size)
+    listed = str(refused.value).partition("expected one of ")[2]
+    found = method.ville("home", member=listed, seed=SEED, **size)
+    assert found.member.drop_duplicates().tolist() == [*ZOO]
 
 
 @pytest.mark.parametrize(
