@@ -11,7 +11,7 @@ import hashlib
 import os
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -278,13 +278,20 @@ def load_checked(path: Path, form: type[Form], *, kind: str) -> Form:
         return form.model_validate(load_toml(path, kind=kind))
     except ValidationError as error:
         problems = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or kind}: {item['msg']}" for item in error.errors()
+            f"{'.'.join(map(str, item['loc'])) or kind}: {_wrong(item)}" for item in error.errors()
         )
         raise ConfigurationError(
             f"{kind} file is not valid: {problems}",
             where=str(path),
             next_step="see the comments in config/panels/frontier.toml, or config/phantom.toml",
         ) from None
+
+
+def _wrong(item: Mapping[str, Any]) -> str:
+    """Return what is wrong with a field: pydantic's words, but for its talk of tuples."""
+    if item["type"] == "too_short":
+        return "at least {min_length} needed, {actual_length} given".format(**item["ctx"])
+    return str(item["msg"])
 
 
 def load_toml(path: Path, *, kind: str) -> dict[str, Any]:

@@ -137,6 +137,13 @@ def test_models_of_another_form_are_refused(project: Path, models: str) -> None:
         load_panel("wrong", root=project)
 
 
+def test_a_panel_without_a_model_is_refused_in_our_words(project: Path) -> None:
+    path = project / "config" / "panels" / "empty.toml"
+    path.write_text('name = "empty"\ntitle = "t"\nmodels = []\n')
+    with pytest.raises(ConfigurationError, match="models: at least 1 needed, 0 given"):
+        load_panel("empty", root=project)
+
+
 def test_a_folder_is_no_panel_file(project: Path) -> None:
     (project / "config" / "panels" / "folder.toml").mkdir()
     with pytest.raises(ConfigurationError, match="cannot be read"):

@@ -16,6 +16,8 @@ from functools import cache, cached_property
 #: Characters of the answer that are read at its head and at its tail. A decline
 #: stands in one of them; the bound keeps the cost of a long text down.
 HEAD, TAIL = 700, 200
+#: Characters from which a line without an end of a sentence was broken for its width.
+LONG = 40
 
 _OPEN = re.compile(r"\s*<(?:think|thinking|thought|reasoning)>", re.I)
 _CLOSE = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.I)
@@ -27,6 +29,8 @@ _RESIDUE = re.compile(
 )
 _END = re.compile(r"<\|(?:im_end|im_start|endoftext|eot_id|end)\|>|</s>")
 _BLOCK = re.compile(r" *>")
+#: Marks of a quotation around the whole answer which are not deleted as markup.
+_AROUND = re.compile(r"^ *>|\A *'|' *\Z", re.M)
 _JSON = re.compile(r"\s*(?:(?:[^`\n]{0,60}:\s*)?```(?:json)?\s*)?[{\[]\s*[\"{]", re.I)
 _KEY = re.compile(r'"[\w -]{1,40}"\s*:|",|(?:\\u[0-9a-f]{4})+|\\[nrt"/]|[\[\]{}"]')
 #: What wraps an answer: fences, tags (some of which part sentences), cells of a table, ordinals.
@@ -35,6 +39,11 @@ _FENCE = re.compile(r"```[\w-]*")
 _INLINE = frozenset("a abbr b code del em i ins mark q s small span strong sub sup u".split())
 _ROW = re.compile(r"^ *\|[^\n]*", re.M)
 _ORDINAL = re.compile(r"^[^\w\n]*(?:\d{1,3}|[a-z])\)", re.M)
+#: A break of a line in whose place a space may have stood.
+_BREAK = re.compile(r"\n(?<=[\w,;)'\"*`–—-]\n) *(?!\d{1,3}[.)]|[a-z]\))(?=\w)")
+#: Marks and spaces as HTML writes them.
+_ENTITIES = {"'": "#39 #039 #x27 apos lsquo rsquo", '"': "#34 quot ldquo rdquo", " ": "nbsp #160"}
+_ENTITY = re.compile(f"&(?:{'|'.join(' '.join(_ENTITIES.values()).split())});")
 _GRAVE = re.compile(r"(?<=[a-z])`(?=(?:t|s|m|d|re|ll|ve)\b)")
 _NUMBER = re.compile(r"^ *\d{1,2}[.)]", re.M)
 #: Quoted matter in the order in which it is blanked, by a mark that must stand in it.
@@ -212,7 +221,9 @@ class View:
         while match := _RESIDUE.match(stored, self.start):
             self.start = match.end()
         end = _END.search(stored, self.start)
-        self.answer = window = stored[self.start : end.start() if end else None]
+        text = stored[self.start : end.start() if end else None]
+        self.start += len(text) - len(text.lstrip())
+        self.answer = window = text.strip()
         self.middle = max(0, len(window) - HEAD - TAIL)
         if self.middle:
             # The tail of a line in a blockquote stands in the blockquote.
@@ -220,8 +231,10 @@ class View:
             self.joint = "\n> " if _BLOCK.match(window, line) else "\n"
             window = f"{window[:HEAD]}{self.joint}{window[-TAIL:]}"
         self.folded = fold(window)
+        if "&" in self.folded:
+            self.folded = _ENTITY.sub(_entity, self.folded)
         self.masked, self.quoted = _blank_mentions(self.folded)
-        self.masked = _blank_wrappers(self.masked)
+        self.masked = _join_lines(_blank_wrappers(self.masked), window)
         if not self.masked.isascii():
             # An unmatched mark is deleted below in any case; most texts are then ASCII.
             self.masked = self.masked.replace("“", '"').replace("”", '"')
@@ -309,6 +322,30 @@ def _blank_wrappers(text: str) -> str:
     return text
 
 
+def _join_lines(text: str, window: str) -> str:
+    """Return `text` with the breaks within its sentences made spaces; `window` has its capitals.
+
+    A line that was broken for its width goes on in lower case, or is long; what follows a
+    heading, and an item of a list, begins anew.
+    """
+    if "\n" not in text:
+        return text
+
+    def joined(match: re.Match[str]) -> str:
+        start, end = match.span()
+        line = text[text.rfind("\n", 0, start) + 1 : start].lstrip()
+        long = len(line) >= LONG and not line.startswith("#")
+        return " " * (end - start) if window[end].islower() or long else match[0]
+
+    return _BREAK.sub(joined, text)
+
+
+def _entity(match: re.Match[str]) -> str:
+    """Return the mark that an entity stands for, filled up with marks that are deleted later."""
+    mark = next(mark for mark, names in _ENTITIES.items() if match[0][1:-1] in names.split())
+    return mark.ljust(len(match[0]), "\u200b")
+
+
 def _blank(text: str, *, line: bool = False) -> str:
     return ("\n" if line else " ").ljust(len(text))
 
@@ -331,7 +368,7 @@ def _blank_mentions(text: str) -> tuple[str, str]:
             blanked = pattern.sub(blank, blanked)
     # A quotation around the whole answer is the answer.
     if mentions and not (_LETTER.search(blanked) or WORD.search(_NUMBER.sub("", blanked))):
-        return re.sub(r"^( *)'|'( *)$", r"\1 \2", text), ""
+        return _AROUND.sub(lambda mark: _blank(mark[0]), text), ""
     return blanked, "\n".join(mentions)
 
 
