@@ -39,7 +39,12 @@ class Derived:
 
 @dataclass
 class Fold:
-    """The fold over a chain: feed it lines in their order."""
+    """The fold over a chain: feed it lines in their order.
+
+    ``baselines`` are the bodies of the ledger lines that the runs call for, each with the
+    number of the labels line that it follows; ``found`` holds the states of the models that
+    each registration found, by its line's hash.
+    """
 
     store: Store
     seq: int = -1
@@ -47,6 +52,8 @@ class Fold:
     series: dict[str, SeriesState] = field(default_factory=dict)
     epoch: Epoch = field(default_factory=Epoch)
     registrations: dict[str, Registration] = field(default_factory=dict)
+    baselines: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    found: dict[str, dict[str, SeriesState]] = field(default_factory=dict)
     _waiting: dict[str, Any] | None = None
 
     def feed(self, line: Line) -> Derived | None:
@@ -58,6 +65,7 @@ class Fold:
         body = line.body
         if line.kind == "registration":
             self.registrations[line.hash] = Registration(body, line.hash)
+            self.found[line.hash] = dict(self.series)
         elif line.kind == "run":
             self._waiting = body
         elif line.kind == "labels" and self._waiting and body["run"] == self._waiting["run"]:
@@ -78,6 +86,8 @@ class Fold:
             if done.watched:
                 self.epoch = self.epoch.joined([model])
         self.run, self.seq = run.id, line.seq
+        baselines = [body for done in steps.values() for body in done.baselines]
+        self.baselines += [(line.seq, body) for body in baselines]
         bank = registered_bank(self.store, registration.body)
         head = {"seq": line.seq, "hash": line.hash}
         return Derived(
@@ -92,7 +102,7 @@ class Fold:
                 head=head,
                 alarm=panel_alarm(self.series, self.epoch, registration),
             ),
-            baselines=[body for done in steps.values() for body in done.baselines],
+            baselines=baselines,
         )
 
 
@@ -172,23 +182,19 @@ def derive_under(store: Store, lines: Iterable[Line], rules: str) -> Iterator[tu
             fold.feed(Line({**line.body, "judge": judge}, line.hash))
 
 
-def derived_files(
-    store: Store, lines: Iterable[Line], baselines: list[tuple[int, dict[str, Any]]]
-) -> Iterator[tuple[Path, bytes]]:
-    """Yield every derived file with its bytes, writing nothing: readings first, logs last.
+def derived_files(fold: Fold, lines: Iterable[Line]) -> Iterator[tuple[Path, bytes]]:
+    """Feed `lines` to a new fold; yield every derived file with its bytes, writing nothing.
 
-    To `baselines` are added the bodies of the ledger lines that the runs call for, each
-    with the number of the labels line that it follows.
+    Readings come first, logs last.
     """
+    store = fold.store
     logs: dict[Path, bytearray] = {store.churn: bytearray(), store.findings: bytearray()}
-    state = b""
-    for fold, derived in derive_all(store, lines):
-        baselines += [(fold.seq, body) for body in derived.baselines]
+    for derived in filter(None, map(fold.feed, lines)):
         logs[store.churn] += b"".join(map(dump_line, derived.churn))
         logs[store.findings] += b"".join(map(dump_line, derived.findings))
-        state = series_bytes(fold)
         yield store.reading(derived.run), reading_bytes(derived.reading)
-    yield from ((path, bytes(data)) for path, data in (*logs.items(), (store.series, state)))
+    series = series_bytes(fold) if fold.run else b""
+    yield from ((path, bytes(data)) for path, data in (*logs.items(), (store.series, series)))
 
 
 def read_series(store: Store) -> dict[str, Any]:

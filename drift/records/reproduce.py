@@ -1,8 +1,8 @@
 """Reproduction: labels, readings and logs made again from the stored answers, and compared.
 
 They are made below a scratch folder from the chain, the transcripts, the registered questions and
-the judge in ``config/``; what is published is read only to be compared. That the answers are the
-sealed ones is for :mod:`drift.records.verify` to say.
+the judge in ``config/``; what is published is read only to be compared, and so are the moves that
+registrations state. That the answers are the sealed ones is for :mod:`drift.records.verify` to say.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from typing import Any
 import orjson
 
 from drift.judging import Judge, load_judge
-from drift.records.derive import derived_files
+from drift.records.derive import Fold, derived_files
 from drift.records.ledger import Ledger, Line
 from drift.records.parallel import spread
 from drift.records.registration import registered_bank
+from drift.records.rescored import ABSENT, misstated
 from drift.records.run import label_rows
 from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes, read_rows
 from drift.records.verify import RunJob, run_jobs
-
-#: What stands for a value, a line or a file that one side has and the other has not.
-ABSENT = "absent"
 
 
 @dataclass(frozen=True)
@@ -100,10 +98,14 @@ def reproduce_record(
         found.labels_taken += taken
         if progress:
             progress(found.runs, len(jobs))
-    for path, data in derived_files(made, lines, []):
+    fold = Fold(made)
+    for path, data in derived_files(fold, lines):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
     found.files, found.difference = _compared(store, made)
+    if not found.difference and (it := next(misstated(made, lines, fold.found), None)):
+        place = f"line {it.line}: {it.field}"
+        found.difference = Difference("chain.jsonl", place, it.stated, it.counted)
     return found
 
 

@@ -2,7 +2,8 @@
 
 Texts, seals and chain are checked by hashes alone. Labels are derived again with
 the judge in ``config/``: that proves that the pipeline is consistent, not that a
-label is right. Derived files are folded again from what is sealed.
+label is right. Derived files are folded again from what is sealed, and the labels that a
+registration says its rescoring moved are counted again.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import orjson
 from drift.config import sha256_hex
 from drift.errors import IntegrityError
 from drift.judging import Judge, load_judge
-from drift.records.derive import baseline_of, derived_files
+from drift.records.derive import Fold, baseline_of, derived_files
 from drift.records.ledger import Ledger, Line
 from drift.records.parallel import spread
 from drift.records.registration import corpus_copy, judge_identity
+from drift.records.rescored import misstated
 from drift.records.run import label_rows, responses_hash, row_holds
 from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes
 from drift.records.verify_chain import (
@@ -251,11 +253,14 @@ def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
 
 
 def _check_derived(store: Store, lines: list[Line], found: Verification) -> None:
-    """Fold the sealed lines again and compare what is published byte for byte."""
-    due, late = list[tuple[int, dict[str, Any]]](), Verification(panel=found.panel)
-    for path, data in derived_files(store, lines, due):
+    """Fold the sealed lines again; compare what is published, and what registrations state."""
+    fold, late = Fold(store), Verification(panel=found.panel)
+    for path, data in derived_files(fold, lines):
         _compare(path, data, late)
-    _check_baselines(lines, due, found)
+    for it in misstated(store, lines, fold.found):
+        detail = f"{it.field}: {it.stated}; the lines before it give {it.counted}"
+        found.add("registration", f"chain.jsonl:{it.line}", "edited", detail)
+    _check_baselines(lines, fold.baselines, found)
     found.problems += late.problems
 
 

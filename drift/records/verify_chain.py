@@ -209,6 +209,10 @@ def _wrong_in_registration(body: dict[str, Any], first: dict[str, Any]) -> Itera
         yield "panel.size"
     if sorted(panel["models"]) != sorted(body["instruments"]):
         yield "panel.models"
+    rescored = body.get("rescored", {"from": "", "moved": {}})
+    counts = rescored["moved"].values()
+    if not isinstance(rescored["from"], str) or any(type(n) is not int or n < 0 for n in counts):
+        yield "rescored"
 
 
 def _wrong_in_run(body: dict[str, Any], registration: Registration, number: int) -> Iterator[str]:
