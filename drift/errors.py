@@ -72,7 +72,7 @@ class ConfigurationError(DriftError):
 
 
 class PausedError(DriftError):
-    """Budget, quota or rate limit reached; the run stays open and can be resumed."""
+    """Budget, quota or rate limit reached, or nobody answered; the run can be resumed."""
 
     exit_code = 3
 
