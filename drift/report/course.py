@@ -18,17 +18,17 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 from drift.config import parse_timestamp
-from drift.records.compare import ONE_LOOK, compare_runs
+from drift.records.compare import compare_runs
 from drift.records.derive import derive_under
 from drift.records.ledger import Ledger
 from drift.records.moves import compare_judges
 from drift.records.run import DETERMINED
-from drift.records.store import judge_folder, read_rows
+from drift.records.store import exists, judge_folder, read_rows
 from drift.report.alarm import aftermath, number
 from drift.report.cards import SHOWN
 from drift.report.display import figure
 from drift.report.figures import COLOURS, INK, LINE, MUTED, Picture
-from drift.report.lab import Lab, closed, opened
+from drift.report.lab import Lab, churn_text, closed, opened
 from drift.report.markup import Markup, fill, html, joined, percent, rate_text, table, with_data
 from drift.report.pages import chip, family_links
 from drift.report.tables import Record, StoredRun, each, evidence, rates_over_runs, readings
@@ -43,6 +43,11 @@ DRAWN: dict[str, dict[str, Any]] = {
 FLIPS = "flips"
 #: Share of simulated subjects that are quicker, above which a delay is not called chance.
 RARE = 0.95
+#: What a look at two runs is worth that were chosen by the change between them.
+KNOWN = Markup(
+    "<p>Whoever chose the runs of a look knew where the change was. As evidence its p-value counts "
+    "for nothing; it shows the size of the step, and no more.</p>"
+)
 #: Runs shown on either side of a change.
 BESIDE = 10
 TOKENS = ["prompt_tokens", "completion_tokens"]
@@ -173,15 +178,9 @@ def churn(lab: Lab) -> Markup:
     known = []
     for model in lab.record.models:
         mine = [row for row in lab.record.churn if row["model"] == model and row["compared"]]
-        row: dict[str, object] = {"Subject": model}
-        for head, of in (
-            (f"Churn before run {since}", [it for it in mine if lab.numbers[it["run"]] < since]),
-            (f"Churn from run {since} on", [it for it in mine if lab.numbers[it["run"]] >= since]),
-        ):
-            flips, compared = (sum(it[name] for it in of) for name in (FLIPS, "compared"))
-            share = percent(flips / compared) if compared else "not estimable"
-            row[head] = f"{share} ({flips} of {compared:,})"
-        rows.append(row)
+        before, after = map(churn_text, lab.flips(model, since))
+        heads = f"Churn before run {since}", f"Churn from run {since} on"
+        rows.append({"Subject": model, heads[0]: before, heads[1]: after})
         known += [
             {"model": model, "run": it["run"], "number": lab.numbers[it["run"]]}
             | {"flips": it["flips"], "families_compared": it["compared"]}
@@ -206,32 +205,60 @@ def _delay(lab: Lab, model: str, since: int, lifetimes: int) -> Markup:
     bets, n = sum(value.get("P") is not None for value in values), rows[-1]["n"] if rows else 0
     if not bets or not after:
         return Markup("")
-    rates = [
+    observed, later = (
         sum(it[FLIPS] for it in of) / sum(it["compared"] for it in of) for of in (before, after)
-    ]
-    simulated = delay(
-        "home", n=n, before=rates[0], after=rates[1], quiet=bets, within=len(after),
-        lifetimes=lifetimes,
-    )  # fmt: skip
-    if simulated.share is None:
+    )
+    churns = {"as observed": (observed, later)}
+    if meant := lab.churn(model):
+        churns = {
+            "as registered": (meant.before, meant.after),
+            "as observed before, as registered after": (observed, meant.after),
+        } | churns
+    due = (it.expected for it in lab.outcomes if (it.model, it.process) == (model, "home"))
+    windows = {f"Within {it.after[1] + 1} runs, as registered": it.after[1] + 1
+               for it in due if it and it.expect == "due"}  # fmt: skip
+    windows[f"Within {len(after)} runs, as here"] = len(after)
+    shares = [
+        [
+            delay(
+                "home", n=n, before=rates[0], after=rates[1], quiet=bets, within=within,
+                followed=within, lifetimes=lifetimes,
+            ).share
+            for within in windows.values()
+        ]
+        for rates in churns.values()
+    ]  # fmt: skip
+    quicker = shares[-1][-1]
+    if quicker is None:
         return Markup("")
-    explained = "So long a delay is within what such subjects show."
-    if simulated.share > RARE:
-        explained = "Chance does not explain so long a delay: arms do not flip so here."
+    explained = "At the churn observed, so long a delay is within what such subjects show."
+    if quicker > RARE:
+        explained = (
+            "At the churn observed, chance does not explain so long a delay: arms do not flip so "
+            "here."
+        )
     flips = Counter(arm for row in after for arm in row["flipped"])
     held = list(accumulate(sorted(flips.values(), reverse=True)))
     half = 1 + sum(2 * some < held[-1] for some in held)
-    departures = sum((row["alarm"]["home"] or {}).get("D", 0) for row in after)
+    departures = sum(len((row["alarm"]["home"] or {}).get("changed", ())) for row in after)
     said = (
         "<p><b>{}</b> entered watch in run {}, the {}th from its change on. Of {:,} simulated "
-        "subjects with the churn that it shows before and after, whose arms flip independently, {} "
-        "did within as many runs. {} Of its {} flips in these runs home counted {} as departures: "
-        "it counts an arm where it leaves its usual label after two runs at it, and not where it "
-        "comes back. Half of the flips are of {} of the {} arms. {}</p>"
+        "subjects whose arms flip independently this share did, by the churn they are given:</p>{}"
+        "<p>{} Of its {} flips in these runs home counted {} as departures: it counts an arm where "
+        "it leaves its usual label after two runs at it, and not where it comes back. Half of the "
+        "flips are of {} of the {} arms. {}</p>"
     )
-    share = percent(simulated.share)
-    facts = (lifetimes, share, explained, held[-1], departures, half, n)
-    return html(said, model, entered, len(after), *facts, _dice(lab.record, model))
+    rows = [
+        {"Churn": name, "Before": percent(old), "From the change on": percent(new)}
+        | {
+            head: percent(share)
+            for head, share in zip(windows, of, strict=True)
+            if share is not None
+        }
+        for (name, (old, new)), of in zip(churns.items(), shares, strict=True)
+    ]
+    facts = (explained, held[-1], departures, half, n, _dice(lab.record, model))
+    return html(said, model, entered, len(after), lifetimes, table(pd.DataFrame(rows)), *facts)
 
 
 def _dice(record: Record, model: str) -> Markup:
@@ -260,7 +287,7 @@ def level(lab: Lab) -> Markup:
         for (model, since), rows in zip(lab.changed.items(), near, strict=True)
     ]
     kept = "model run number started_at refused n estimate low high reason".split()
-    parts.append(html("<p>{}</p>", ONE_LOOK))
+    parts.append(KNOWN)
     return with_data(joined(parts, "\n"), "lab-level", pd.concat(near)[kept])
 
 
@@ -439,26 +466,38 @@ def judges(lab: Lab) -> Markup:
     record, named = lab.record, dict[str, Any]()
     versions = {it["judge"]["rules"]: it["judge"] for it in record.registrations.values()}
     counts: dict[str, list[int]] = {}
+    lost = Counter[str]()
     for line, _ in record.sealed:
         judge = line.body["judge"] if line.kind == "labels" else {}
         if judge.get("rules") in versions:
             named[judge["rules"]] = judge
             path = record.store.labels(judge_folder(judge), line.body["run"])
-            counts.setdefault(judge["rules"], []).append(len(read_rows(path)))
+            lost[judge["rules"]] += not exists(path)
+            found = len(read_rows(path)) if exists(path) else 0
+            counts.setdefault(judge["rules"], []).append(found)
     registered, hashed = record.reading["judge"]["rules"], '<span class="drift-hash">{}</span>'
     rows = [
         {
             "Judge": f"{judge['id']}, version {versions[rules].get('version', 'not stated')}",
             "Rules": html(hashed, rules),
             "Fingerprint": html(hashed, judge["fingerprint"]),
-            "Labels": sum(counts[rules]),
+            "Labels": f"{sum(counts[rules]):,}",
             "Runs": len(counts[rules]),
             "Read as registered": "yes" if rules == registered else "no, a declared rescoring",
         }
         for rules, judge in named.items()
     ]
     others = [rules for rules in named if rules != registered]
-    parts = [_rescored(lab, registered, rules) for rules in others]
+    missing = (
+        "<p>Labels of {} are missing, those of {} of {} runs under rules {:.12}: nothing is held "
+        "against them, and <code>drift verify</code> says which.</p>"
+    )
+    parts = [
+        html(missing, named[rules]["id"], lost[rules], len(counts[rules]), rules)
+        if lost[rules]
+        else _rescored(lab, registered, rules)
+        for rules in others
+    ]
     alone = html("<p>No other judge has labelled this record.</p>")
     return joined([table(pd.DataFrame(rows)), *(parts or [alone])])
 

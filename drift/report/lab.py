@@ -8,6 +8,7 @@ from the record.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,14 +16,23 @@ from itertools import groupby
 from typing import Any, Literal
 
 import pandas as pd
+from pydantic import model_validator
 
 from drift.config import ServerSpec, Strict, load_checked, load_toml, sha256_hex
 from drift.records.watch import LEVELS, ONE_LEVEL
 from drift.report.display import Shown, piece
-from drift.report.markup import Markup, fill, html, joined, table, when, with_data
-from drift.report.tables import PROCESSES, Record
+from drift.report.markup import Markup, fill, html, joined, percent, table, when, with_data
+from drift.report.tables import PROCESSES, Record, alarm_rows
 
-NO_PLAN = Markup("<p>This record opens no plan: nothing was done to its servers by one.</p>")
+NO_PLAN = Markup("<p>This record declares no plan: nothing was done to its servers by one.</p>")
+UNOPENED = (
+    "<p>This record declares a plan (SHA-256 {:.16}…) that is not opened: what was done to which "
+    "server, and from which run on, is not known here.{}</p>"
+)
+OVERDUE = (
+    " All runs that the registration names are made, the last of them run {}, and the plan is "
+    "still not opened."
+)
 OTHER_PLAN = (
     '<p class="drift-banner"><span class="drift-warning">plan.toml is not the plan that was '
     "registered</span> (SHA-256 {:.16}… here, {:.16}… there): nothing is read from it.</p>"
@@ -37,6 +47,9 @@ AS_REGISTERED, LEFT_OPEN, UNSAID = "as registered", "left open", "nothing was sa
 LATE, EARLY = "later than registered", "earlier than registered"
 MISSED, UNEXPECTED, BEFORE = "did not come", "came where none was expected", "before the change"
 PENDING = "not due yet"
+#: Why it says less than it might that nothing was entered where nothing was expected.
+SO_FAR, CALIBRATING = "as registered so far", "could not enter: calibrating"
+VACUOUS = "could not enter: no count above 0"
 #: How states are told that came and did not fail.
 HELD = {
     AS_REGISTERED: "as registered",
@@ -44,6 +57,22 @@ HELD = {
     UNSAID: "though nothing was said of it",
 }
 FAILED = (LATE, EARLY, MISSED, UNEXPECTED, BEFORE)
+#: How it is told that nothing was entered where nothing was expected.
+SILENT = {
+    AS_REGISTERED: "Entered nothing, as registered: {}.",
+    SO_FAR: "Entered nothing so far, as registered: {}.",
+    CALIBRATING: "Could not enter anything, still calibrating: {}.",
+    VACUOUS: "Entered nothing, as registered, and could not have: {}. A state needs a count above "
+    "0, and since they were calibrated these counted none. Such a silence shows a steady "
+    "instrument, and nothing about false alarms.",
+}
+
+
+def _stand(words: str, *figures: float) -> None:
+    """Raise ValueError for a figure that is not in the words it is said to be read from."""
+    said = re.findall(r"\d+(?:\.\d+)?", words)
+    if missing := [figure for it in figures if (figure := f"{it:g}") not in said]:
+        raise ValueError(f"{' and '.join(missing)} not in the words {words!r}")
 
 
 class Expectation(Strict):
@@ -56,6 +85,21 @@ class Expectation(Strict):
     after: tuple[int, int] = (0, 0)
     words: str
 
+    @model_validator(mode="after")
+    def _in_words(self) -> Expectation:
+        if self.expect == "due":
+            _stand(self.words, *self.after)
+        return self
+
+    @property
+    def levels(self) -> str:
+        """The states in words; of processes that have but one level, that level alone."""
+        single = [name for name in self.processes if name in ONE_LEVEL]
+        said = " and ".join(self.states)
+        if single == [*self.processes]:
+            return LEVELS[-1]
+        return said + (f" ({' and '.join(single)}: {LEVELS[-1]})" if single else "")
+
     def said(self, changed: int | None) -> str:
         """Return in words what is expected of a subject changed in run `changed`."""
         if self.expect == "due" and changed:
@@ -63,12 +107,28 @@ class Expectation(Strict):
         return {"due": "due", "may": LEFT_OPEN, "none": "none expected"}[self.expect]
 
 
+class Churn(Strict):
+    """The churn, in shares of the arms a run, that `words` expect of a model and its change."""
+
+    model: str
+    before: float
+    after: float
+    words: str
+
+    @model_validator(mode="after")
+    def _in_words(self) -> Churn:
+        _stand(self.words, 100 * self.before, 100 * self.after)
+        return self
+
+
 class Expectations(Strict):
     """``config/lab.toml``: the expectations of one plan, and what is sealed nowhere."""
 
     plan_sha256: str
     pilot: str
+    written: str
     server: ServerSpec
+    churn: tuple[Churn, ...] = ()
     expected: tuple[Expectation, ...]
 
 
@@ -115,7 +175,12 @@ class Lab:
         """Whether the expectations stated as data are those of this plan."""
         return bool(self.stated.plan_sha256 == self.record.panel["plan_sha256"])
 
-    def registered(self, expected: Expectation) -> bool:
+    @property
+    def ended(self) -> bool:
+        """Whether the last run of the plan is among those that are read."""
+        return len(self.numbers) >= int(self.plan["runs"])
+
+    def registered(self, expected: Expectation | Churn) -> bool:
         """Tell whether the words of an expectation stand in the registered analysis."""
         return " ".join(expected.words.split()) in " ".join(self.record.panel["analysis"].split())
 
@@ -123,6 +188,42 @@ class Lab:
     def expected(self) -> list[Expectation]:
         """The expectations of this plan whose words were registered."""
         return [it for it in self.stated.expected if self.about_this and self.registered(it)]
+
+    @property
+    def dropped(self) -> Iterator[Markup]:
+        """What is not used, since its words were not registered."""
+        stated = [it for it in self.stated.expected if not self.registered(it)]
+        for it in stated if self.about_this else ():
+            yield html("<b>{}</b> {}", ", ".join(it.models), ", ".join(it.processes))
+        rates = [it for it in self.stated.churn if not self.registered(it)]
+        for rate in rates if self.about_this else ():
+            yield html("<b>{}</b> churn", rate.model)
+
+    def churn(self, model: str) -> Churn | None:
+        """Return the churn that the registered words expect of a model, if they do."""
+        stated = self.stated.churn if self.about_this else ()
+        return next((it for it in stated if it.model == model and self.registered(it)), None)
+
+    def flips(self, model: str, since: int) -> list[tuple[int, int]]:
+        """Return the flips and the arms compared before run `since`, and from it on."""
+        sides = [[0, 0], [0, 0]]
+        for row in self.record.churn:
+            if row["model"] == model and row["compared"]:
+                side = sides[self.numbers[row["run"]] >= since]
+                side[0] += row["flips"]
+                side[1] += row["compared"]
+        return [(flips, compared) for flips, compared in sides]
+
+    def counts(self, model: str, process: str) -> list[int]:
+        """Return the counts that a process bet on; the panel's are those of home."""
+        name, found = process.replace("panel", "home"), []
+        for row in alarm_rows(self.record, model):
+            earlier = (it for it in row["alarm"]["earlier"] if it["process"] == name)
+            for value in (row["alarm"][name], *earlier):
+                # A process bets once it has a P or, if it rests on a model of churn, its p0.
+                if value and value.get("P", value.get("p0")) is not None:
+                    found.append(value["D"] if "D" in value else value["flips"])
+        return found
 
     def entered(self, model: str) -> dict[str, int]:
         """Return the number of the run in which each state of a model was first entered."""
@@ -151,6 +252,8 @@ class Lab:
         )
         expected = next(meant, None)
         verdict = self._verdict(expected, self.planned.get(model), entered)
+        if verdict == AS_REGISTERED and not entered:
+            verdict = self._silence(self.counts(model, process))
         return Outcome(model, process, state, expected, entered, verdict)
 
     def _verdict(
@@ -169,6 +272,11 @@ class Lab:
             return MISSED if len(self.numbers) >= last else PENDING
         return EARLY if entered < first else LATE if entered > last else AS_REGISTERED
 
+    def _silence(self, counts: list[int]) -> str:
+        if not any(counts):
+            return VACUOUS if counts else CALIBRATING
+        return AS_REGISTERED if self.ended else SO_FAR
+
 
 def opened(function: Callable[..., Markup]) -> Callable[..., Shown]:
     """Make a function of a laboratory a piece of a page; without the declared plan it says so."""
@@ -183,8 +291,12 @@ def opened(function: Callable[..., Markup]) -> Callable[..., Shown]:
 def closed(record: Record) -> Markup:
     """Say why a record has no opened plan to be read; nothing if it has."""
     declared = record.panel.get("plan_sha256")
-    if not declared or not record.store.plan.exists():
+    if not declared:
         return NO_PLAN
+    if not record.store.plan.exists():
+        last = max(record.panel["full_runs"], default=0)
+        overdue = html(OVERDUE, last) if 0 < last <= len(record.runs) else ""
+        return html(UNOPENED, declared, overdue)
     found = sha256_hex(record.store.plan.read_bytes())
     return Markup("") if found == declared else html(OTHER_PLAN, found, declared)
 
@@ -197,8 +309,8 @@ def summary(lab: Lab) -> Markup:
 
 
 def headline(record: Record) -> Markup:
-    """Return for the front page what was done and what came of it; nothing without a plan."""
-    if not record.reading or not record.store.plan.exists():
+    """Return for the front page what was done and what came of it; nothing without one declared."""
+    if not record.reading or not record.panel.get("plan_sha256"):
         return Markup("")
     if other := closed(record):
         return other
@@ -224,26 +336,55 @@ def _headline(lab: Lab) -> Iterator[Markup]:
     said += [html("nothing was done to {}", still)] if still else []
     yield html("{} runs: {}.", len(lab.numbers), joined(said, "; "))
     home = _came(it for it in lab.outcomes if it.process == "home")
-    yield html("The process home, which alone sets a state, entered: {}.", home or "nothing")
+    so = "" if lab.ended else " so far"
+    yield html("The process home, which alone sets a state, entered{}: {}.", so, home or "nothing")
     failed = [_failure(lab, it) for it in lab.outcomes if it.verdict in FAILED]
     if not lab.about_this:
         yield html("What was expected of this stands in words alone.")
-    elif failed:
+        return
+    if dropped := joined(lab.dropped, "; "):
+        yield html("<b>Not used</b>, for their words are not in the registration: {}.", dropped)
+    if failed:
         yield html("<b>Not as registered</b>: {}.", joined(failed, "; "))
     else:
-        yield html("<b>No registered expectation failed.</b>")
+        which = "other" if dropped else "registered"
+        yield html("<b>No {} expectation of a state failed{}.</b>", which, so)
+    yield from _churns(lab)
+
+
+def _churns(lab: Lab) -> Iterator[Markup]:
+    """Say of each changed subject the churn it showed where the registered words expect one."""
+    said = (
+        "Churn of <b>{}</b>: {} before its change and {} from it on, where the registered words "
+        "expect {:g} % and {:g} % and name no tolerance."
+    )
+    for model, since in lab.changed.items():
+        if meant := lab.churn(model):
+            shares = map(churn_text, lab.flips(model, since))
+            yield html(said, model, *shares, 100 * meant.before, 100 * meant.after)
+
+
+def churn_text(counted: tuple[int, int]) -> str:
+    """Return flips per arm compared as a percentage, with both counts."""
+    flips, compared = counted
+    share = percent(flips / compared) if compared else "not estimable"
+    return f"{share} ({flips} of {compared:,})"
 
 
 def _rest(lab: Lab) -> Iterator[Markup]:
     """Say what else came, what did not, and what each change moved at once."""
-    of = {name: [it for it in lab.outcomes if it.verdict == name] for name in (*HELD, PENDING)}
+    of: dict[str, list[Outcome]] = {name: [] for name in (*HELD, *SILENT, *FAILED, PENDING)}
+    for it in lab.outcomes:
+        of[it.verdict].append(it)
     for name, said in HELD.items() if lab.about_this else ():
         if came := _came(of[name]):
             yield html("Came {}: {}.", said, came)
-    if quiet := _quiet(of[AS_REGISTERED]):
-        yield html("Entered nothing, as registered: {}.", quiet)
+    for name, said in SILENT.items():
+        if quiet := _quiet(of[name]):
+            yield html(said, quiet)
     if quiet := _quiet([*of[LEFT_OPEN], *of[PENDING]]):
-        yield html("Did not come, and did not have to: {}.", quiet)
+        so = "" if lab.ended else " so far"
+        yield html("Did not come{}, and did not have to: {}.", so, quiet)
     for model, since in lab.changed.items():
         before, now = (
             lab.record.reading_of(lab.record.runs[n])["models"][model]
@@ -321,7 +462,9 @@ def _strips(lab: Lab) -> Markup:
 def words(record: Record) -> Markup:
     """Return the analysis as it was registered, to the letter."""
     text = record.panel.get("analysis")
-    return html('<pre tabindex="0">\n{}</pre>', text) if text else NO_PLAN
+    if not text:
+        return html("<p>No analysis was registered in words.</p>")
+    return html('<pre tabindex="0">\n{}</pre>', text)
 
 
 @opened
@@ -334,11 +477,22 @@ def expectations(lab: Lab) -> Markup:
             "Registered words": f"“{it.words}”",
             "Subjects": ", ".join(it.models),
             "Processes": ", ".join(it.processes),
-            "States": " and ".join(it.states),
+            "States": it.levels,
             "Read as": it.said(lab.planned.get(it.models[0])),
             "Stand in the registration": "yes" if lab.registered(it) else "no: not used",
         }
         for it in lab.stated.expected
+    ]
+    rows += [
+        {
+            "Registered words": f"“{it.words}”",
+            "Subjects": it.model,
+            "Processes": "none: its churn",
+            "States": "",
+            "Read as": f"{100 * it.before:g} % before its change, {100 * it.after:g} % from it on",
+            "Stand in the registration": "yes" if lab.registered(it) else "no: not used",
+        }
+        for it in lab.stated.churn
     ]
     return table(pd.DataFrame(rows))
 
@@ -362,8 +516,27 @@ def knowledge(lab: Lab) -> Markup:
         "Runs of the plan": f"{lab.plan['runs']}, of which {len(lab.numbers)} are read here",
     }
     shown = table(pd.DataFrame({"What": list(rows), "Sealed": list(rows.values())}))
-    outside = html("<p>Outside the record: {}.</p>", lab.stated.pilot)
-    return joined([shown, outside] if lab.about_this else [shown])
+    parts = [shown, _read_when(lab)]
+    if lab.about_this:
+        parts += [html("<p>Outside the record: {}.</p>", lab.stated.pilot)]
+        said = (
+            "<p>The rows that state the registered words as data, in config/lab.toml, were {}.</p>"
+        )
+        parts += [html(said, lab.stated.written)]
+    return joined(parts)
+
+
+def _read_when(lab: Lab) -> Markup:
+    """Say what the record shows of when the alarm was read."""
+    lines = [line for line, _ in lab.record.sealed]
+    last = max(at for at, line in enumerate(lines) if line.kind == "run")
+    early = sum(line.body.get("event") == "calibrated" for line in lines[:last])
+    said = (
+        "<p>That the analysis was read once, after the last run, the record cannot show. Readings "
+        "are derived after every run, and {} lines sealed before run {} say what a process had "
+        "calibrated: whoever recorded could see the alarm as it went.</p>"
+    )
+    return html(said, early, len(lab.numbers))
 
 
 @opened

@@ -20,6 +20,7 @@ from making import answering, record, refusing
 from test_lab import MODEL, PANEL, PLAN
 
 from drift.config import ModelSpec, load_panel, load_toml, sha256_hex
+from drift.errors import ConfigurationError
 from drift.lab import record_runs
 from drift.probing import embedded
 from drift.records.store import Store, read_bytes, read_rows
@@ -28,10 +29,20 @@ from drift.report.display import Shown
 from drift.report.tables import Record, each
 from drift.stats.power import delay
 
+WORDS = (
+    "subject enters watch in home within 0 to 1 runs, at most 9; its churn rises from 1 % to 10 %"
+)
 EXPECTED = """
 plan_sha256 = "{digest}"
 pilot = "a pilot that nobody can check"
+written = "written after run 2"
 server = {{ slots = 1 }}
+
+[[churn]]
+model = "subject"
+before = 0.01
+after = 0.1
+words = "its churn rises from 1 % to 10 %"
 
 [[expected]]
 models = ["subject"]
@@ -39,7 +50,7 @@ processes = ["home"]
 states = ["watch"]
 expect = "due"
 after = [0, 1]
-words = "home alone sets a state"
+words = "{words}"
 
 [[expected]]
 models = ["still"]
@@ -50,7 +61,7 @@ words = "a level that moves once sets none"
 [[expected]]
 models = ["still"]
 processes = ["pairs"]
-expect = "due"
+expect = "none"
 words = "words that nobody registered"
 """
 PIECES = (
@@ -77,11 +88,11 @@ def made(project: Path, tmp_path: Path, clock: Ticking, monkeypatch: pytest.Monk
     plan = tmp_path / "hidden.toml"
     plan.write_text(PLAN)
     digest = sha256_hex(plan.read_bytes())
-    panel = PANEL.format(digest=digest) + "".join(
+    panel = PANEL.format(digest=digest).replace("home alone sets a state", WORDS) + "".join(
         MODEL.format(key=key) for key in ("still", "subject")
     )
     (project / "config" / "panels" / "test.toml").write_text(panel)
-    (project / "config" / "lab.toml").write_text(EXPECTED.format(digest=digest))
+    (project / "config" / "lab.toml").write_text(EXPECTED.format(digest=digest, words=WORDS))
     shutil.copytree(ROOT / "report" / "_templates", project / "report" / "_templates")
 
     def turned(request: Request) -> bool:
@@ -129,11 +140,11 @@ def test_an_alarm_that_came_where_none_was_expected_stands_in_the_first_paragrap
     made: Record,
 ) -> None:
     kept = entering(made, "subject", "home watch", 4)
-    assert "No registered expectation failed." in first_paragraph(kept)
+    assert "No other expectation of a state failed." in first_paragraph(kept)
     false = entering(kept, "still", "home watch", 2)
     said = first_paragraph(false)
     assert "still home watch in run 2 (came where none was expected)" in said
-    assert "No registered expectation" not in said
+    assert "expectation of a state" not in said
     assert "still home watch in run 2" in visible(front.front_page([false], None))
 
 
@@ -178,7 +189,9 @@ def test_an_expectation_that_was_not_registered_is_shown_and_not_used(made: Reco
     shown = visible(lab.expectations(made))
     assert "“words that nobody registered” still pairs" in shown
     assert shown.count("no: not used") == 1
-    assert "still pairs" not in first_paragraph(made)
+    said = first_paragraph(made)
+    assert "Not used , for their words are not in the registration: still pairs." in said
+    assert {it.verdict for it in lab.Lab(made).outcomes if it.process == "pairs"} == {lab.UNSAID}
     assert made.panel["analysis"] in html_module.unescape(lab.words(made).text)
 
 
@@ -191,12 +204,25 @@ def test_a_plan_that_is_not_the_registered_one_is_not_read(made: Record) -> None
         assert "hotter" not in said
     assert "plan.toml is not the plan" in visible(front.front_page([made], None))
     assert course.example(made) == ""
-    path.unlink()
-    assert "opens no plan" in visible(lab.summary(made))
+
+
+def test_a_declared_plan_that_is_not_opened_is_said_to_be_unknown(made: Record) -> None:
+    early = load_record("test", root=made.root, as_of=made.runs[0])
+    panel = made.registration["panel"]
+    panel["full_runs"] = early.registration["panel"]["full_runs"] = [1, 3]
+    made.store.plan.unlink()
+    for shown in (lab.summary(made), lab.done(made), front.front_page([made], None)):
+        said = visible(shown)
+        assert f"declares a plan (SHA-256 {panel['plan_sha256'][:16]}…) that is not opened" in said
+        assert "All runs that the registration names are made, the last of them run 3" in said
+        assert "nothing was done" not in said
+    assert "All runs that" not in visible(lab.summary(early))
+    panel["plan_sha256"] = None
+    assert visible(lab.summary(made)).startswith("This record declares no plan")
 
 
 def test_a_plan_without_expectations_as_data_is_held_against_none(made: Record) -> None:
-    (made.root / "config" / "lab.toml").write_text(EXPECTED.format(digest="0" * 64))
+    (made.root / "config" / "lab.toml").write_text(EXPECTED.format(digest="0" * 64, words=WORDS))
     assert "What was expected of this stands in words alone." in first_paragraph(made)
     assert "states no expectation of this plan" in visible(lab.expectations(made))
     assert {it.verdict for it in lab.Lab(made).outcomes} == {lab.UNSAID}
@@ -213,7 +239,8 @@ def test_before_its_change_is_reached_a_record_shows_none(made: Record) -> None:
     early = load_record("test", root=made.root, as_of=made.runs[1])
     said = first_paragraph(early)
     assert said.startswith("2 runs: nothing was done to still, subject.")
-    assert "No registered expectation failed." in said
+    assert "The process home, which alone sets a state, entered so far: nothing." in said
+    assert "No other expectation of a state failed so far." in said
     for piece in (course.level, course.answers):
         assert visible(piece(early)) == "No change is reached yet."
     assert "hotter" not in said
@@ -247,6 +274,57 @@ def test_a_hostile_answer_is_inert_on_the_page_and_in_front(made: Record) -> Non
     for text in (course.answers(made).text, course.example(made)):
         assert "<script>" not in text and "&#60;script&#62;" in text
         assert "The record holds the whole text." in text
+
+
+def test_a_figure_that_is_not_in_the_words_it_is_read_from_is_refused(made: Record) -> None:
+    path = made.root / "config" / "lab.toml"
+    text = path.read_text()
+    for old, new, missing in (
+        ("after = [0, 1]", "after = [0, 7]", "7 not in the words"),
+        ("after = 0.1\n", "after = 0.12\n", "12 not in the words"),
+    ):
+        path.write_text(text.replace(old, new))
+        with pytest.raises(ConfigurationError, match=missing):
+            lab.Lab(made)
+
+
+def test_before_a_process_can_bet_its_silence_is_not_called_as_registered(made: Record) -> None:
+    said = visible(lab.summary(made))
+    assert "Could not enter anything, still calibrating: still home." in said
+    assert "Entered nothing" not in said
+
+
+@pytest.mark.parametrize(
+    ("counts", "runs", "verdict"),
+    [
+        ([], 4, lab.CALIBRATING),
+        ([0, 0], 4, lab.VACUOUS),
+        ([0, 1], 4, lab.AS_REGISTERED),
+        ([0, 1], 3, lab.SO_FAR),
+    ],
+)
+def test_silence_is_worth_what_could_have_been_entered(
+    made: Record, monkeypatch: pytest.MonkeyPatch, counts: list[int], runs: int, verdict: str
+) -> None:
+    monkeypatch.setattr(lab.Lab, "counts", lambda self, model, process: counts)
+    shown = lab.Lab(load_record("test", root=made.root, as_of=made.runs[runs - 1]))
+    [found] = {it.verdict for it in shown.outcomes if (it.model, it.process) == ("still", "home")}
+    assert found == verdict
+    assert lab.SILENT[verdict].format("<b>still</b> home") in lab.summary(shown.record).text
+
+
+def test_labels_of_a_rescoring_that_are_missing_are_said_to_be(tmp_path: Path) -> None:
+    folder = shutil.copytree(ROOT / "data/lab", tmp_path / "lab")
+    record = load_record("lab", folder=folder, root=ROOT)
+    registered = record.reading["judge"]["rules"]
+    [rules, *_] = {
+        line.body["judge"]["rules"]: 0 for line, _ in record.sealed if line.kind == "labels"
+    }.keys() - {registered}
+    [path] = (folder / "labels").glob(f"*{rules[:12]}/{record.runs[0]}.*")
+    path.unlink()
+    said = visible(course.judges(record))
+    assert f"are missing, those of 1 of 78 runs under rules {rules[:12]}" in said
+    assert "drift verify says which" in said
 
 
 # The shipped record, against its own files read without the code of the page.
@@ -319,11 +397,21 @@ def test_the_delay_of_home_is_held_against_subjects_whose_arms_flip_independentl
     arms = Counter(arm for row in after for arm in row["flipped"]).most_common()
     flips = sum(row["flips"] for row in after)
     half = min(k for k in range(42) if sum(n for _, n in arms[:k]) >= flips / 2)
-    departures = sum(row["alarm"]["home"]["D"] for row in after)
+    departures = sum(len(row["alarm"]["home"]["changed"]) for row in after)
+    assert departures < sum(row["alarm"]["home"]["D"] for row in after)  # D is scaled by n / m
     assert said.startswith("heated entered watch in run 76, the 24th from its change on.")
     assert f"Of its {flips} flips in these runs home counted {departures} as" in said
     assert f"Half of the flips are of {half} of the 41 arms." in said
-    assert "Chance does not explain so long a delay" in said
+    assert "At the churn observed, chance does not explain so long a delay" in said
+    before = [row for number, row in heated if number < 53 and row["compared"]]
+    churns = [
+        sum(row["flips"] for row in of) / sum(row["compared"] for row in of)
+        for of in (before, after)
+    ]
+    for old, new in ((0.01, 0.1), (churns[0], 0.1), churns):
+        given = {"n": 41, "before": old, "after": new, "quiet": 10, "lifetimes": 400}
+        shares = [delay("home", within=within, **given).share for within in (16, 24)]
+        assert " ".join(f"{100 * it:.1f} %" for it in (old, new, *shares)) in said
     assert said.count("entered watch") == 1
     known = alarm.aftermath(shipped, 20261129).text.data["aftermath"]
     share = known.in_state[known.model == "heated"].item()
@@ -341,7 +429,7 @@ def test_a_delay_that_simulated_subjects_also_show_is_not_called_more(
 
     monkeypatch.setattr(course, "delay", as_slow)
     said = visible(course.delays(shipped, 50))
-    assert "So long a delay is within what such subjects show." in said
+    assert "so long a delay is within what such subjects show." in said
     # 52 runs: two to the first value, 40 of burn-in, ten bets before the change.
     assert (asked["n"], asked["quiet"], asked["within"]) == (41, 10, 24)
     assert round(asked["before"] * 2077) == 29 and 0.1 < asked["after"] < 0.2
@@ -352,9 +440,14 @@ def test_what_the_page_reads_out_of_the_registered_words_stands_in_them(
 ) -> None:
     analysis = chain[0]["panel"]["analysis"]
     stated = load_toml(ROOT / "config/lab.toml", kind="laboratory")
-    for it in stated["expected"]:
+    rows = [*stated["expected"], *stated["churn"]]
+    for it in rows:
         assert " ".join(it["words"].split()) in " ".join(analysis.split())
-    assert visible(lab.expectations(shipped)).count(" yes") == len(stated["expected"])
+    shown = visible(lab.expectations(shipped))
+    assert shown.count(" yes") == len(rows)
+    assert "restart, burst watch and alarm (burst: alarm) left open" in shown
+    assert "heated, operator pairs alarm none expected" in shown
+    assert "heated none: its churn 1 % before its change, 10 % from it on" in shown
     assert html_module.unescape(lab.words(shipped).text).count(analysis) == 1
 
 
@@ -367,6 +460,60 @@ def test_the_opened_plan_is_the_one_that_was_sealed_before_the_first_run(
     said = visible(lab.knowledge(shipped))
     assert said.count(digest) == 2
     assert f"line 0, {chain[0]['at']}" in said and chain[1]["started_at"] in said
+
+
+def test_the_page_says_that_the_alarm_could_be_read_while_it_was_recorded(
+    shipped: Record, chain: list[dict[str, Any]]
+) -> None:
+    said = visible(lab.knowledge(shipped))
+    *_, last = (at for at, line in enumerate(chain) if line["kind"] == "run")
+    early = [line for line in chain[:last] if line.get("event") == "calibrated"]
+    assert early
+    assert "read once, after the last run, the record cannot show" in said
+    assert f"{len(early)} lines sealed before run 78 say what a process had calibrated" in said
+    assert "config/lab.toml, were written after the last run" in said
+
+
+def test_a_subject_that_never_flipped_is_said_to_have_had_nothing_to_ring_on(
+    shipped: Record,
+) -> None:
+    rows = read_rows(ROOT / "data/lab/churn.jsonl")
+    still = {
+        model
+        for model in shipped.models
+        if not any(row["flips"] for row in rows if row["model"] == model)
+    }
+    assert still == {"reference"}
+    vacuous = {it.model for it in lab.Lab(shipped).outcomes if it.verdict == lab.VACUOUS}
+    assert vacuous == still
+    said = visible(lab.summary(shipped))
+    every = ", ".join(lab.READ)
+    assert f"as registered, and could not have: reference {every}. A state needs a count" in said
+    assert "and nothing about false alarms" in said
+    assert "Entered nothing, as registered: operator home, panel, pairs." in said
+
+
+def test_the_churn_that_was_registered_stands_beside_the_one_that_came(shipped: Record) -> None:
+    rows = [row for row in read_rows(ROOT / "data/lab/churn.jsonl") if row["model"] == "heated"]
+    sides = [[row for row in of if row["compared"]] for of in (rows[:52], rows[52:])]
+    told = []
+    for of in sides:
+        flips, compared = (sum(row[name] for row in of) for name in ("flips", "compared"))
+        told.append(f"{100 * flips / compared:.1f} % ({flips} of {compared:,})")
+    said = first_paragraph(shipped)
+    assert f"Churn of heated : {told[0]} before its change and {told[1]} from it on" in said
+    assert "expect 1 % and 10 % and name no tolerance" in said
+
+
+def test_the_look_at_the_change_is_said_to_count_for_nothing(shipped: Record) -> None:
+    said = visible(course.level(shipped))
+    assert "knew where the change was. As evidence its p-value counts for nothing" in said
+    assert "fixed beforehand" not in said
+    prose = (ROOT / "notebooks/lab.ipynb").read_text(encoding="utf-8")
+    assert "fixed by" not in prose and "never changed but for the seed" in prose
+    assert "never changed, but for the seed" in (ROOT / "docs/reading.md").read_text("utf-8")
+    instruments = shipped.instruments.values()
+    assert {it["document"]["seed_policy"] for it in instruments} == {"per-run"}
 
 
 def test_the_settings_before_the_change_are_those_of_the_panel(shipped: Record) -> None:
