@@ -185,6 +185,8 @@ def test_nothing_that_coders_are_given_names_model_run_label_or_key(study: Path)
         ("seal {study} {ana} --coder made-up-ben", "not who set these labels"),
         ("seal {study} {ana} --coder adjudicated", "not who set these labels"),
         ("seal {study} {ana} {ben} --adjudicated {cleo} --coder made-up-ana", "not who set these"),
+        ("seal {study} {ana} {cleo} --adjudicated {ben} --coder adjudicated", "made-up-ben codes"),
+        ("seal {study} {cleo} {ben} --adjudicated {ana} --coder adjudicated", "made-up-ana codes"),
         ("seal {study} {ana} --coder ana --adjudicated {ben}", "files of two coders"),
         ("adjudicate {study} {ana} {ana}", "who are not the same"),
         ("agreement {study} {ana} {ben} --adjudicated {ana}", "who are not the same"),
@@ -201,8 +203,11 @@ def test_what_cannot_be_done_is_exit_2_with_the_reason(
 ) -> None:
     ana = code(study / "sheet.csv", tmp_path / "made-up-ana.csv", plain)
     ben = code(study / "sheet.csv", tmp_path / "made-up-ben.csv", slipping)
-    more = {name: shutil.copy(ana, tmp_path / f"{name}.csv") for name in ("rules", "cleo")}
-    places = {"study": study, "ana": ana, "ben": ben, "data": there / "data"} | more
+    assert drift("code", "adjudicate", str(study), str(ana), str(ben))[0] == 0
+    cleo = code(study / "adjudicate.csv", tmp_path / "cleo.csv", lambda number, answer: "r")
+    rules = shutil.copy(ana, tmp_path / "rules.csv")
+    places = {"study": study, "ana": ana, "ben": ben, "cleo": cleo, "rules": rules}
+    places |= {"data": there / "data"}
     status, _, err = drift("code", *arguments.format(**places).split())
     assert status == 2 and said in err
     assert not [*study.glob("labels-*")] and not (tmp_path / "s").exists()

@@ -140,7 +140,8 @@ def adjudicated(first: Marks, second: Marks, third: Marks) -> Marks:
     Raises
     ------
     ConfigurationError
-        A disagreement is not adjudicated: what is left over would be the hard ones.
+        A disagreement is not adjudicated: what is left over would be the hard ones. Or a row is
+        on which the two do not differ: the adjudicator's file is then most likely a coder's.
     """
     due = disagreements(first, second)
     if left := [row for row in due if row not in third.labels]:
@@ -148,6 +149,15 @@ def adjudicated(first: Marks, second: Marks, third: Marks) -> Marks:
             f"{len(left)} of {len(due)} disagreements are not adjudicated",
             got=", ".join(left[:5]),
             next_step="code every row of the sheet that `drift code adjudicate` wrote",
+        )
+    if more := sorted(third.labels.keys() - set(due)):
+        raise ConfigurationError(
+            f"{third.coder} codes rows that {first.coder} and {second.coder} do not call "
+            "differently",
+            got=f"{len(more)} such rows: {', '.join(more[:5])}",
+            expected=f"the {len(due)} rows of their disagreements",
+            next_step="is it the file of a coder? --adjudicated takes the sheet that "
+            "`drift code adjudicate` wrote, coded by a third",
         )
     both = first.labels.keys() & second.labels.keys()
     labels = {row: third.labels[row] if row in due else first.labels[row] for row in both}

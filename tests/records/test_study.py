@@ -227,10 +227,13 @@ def test_the_adjudicator_decides_only_what_two_call_differently_and_all_of_it() 
     one = marks("ana", judged(study))
     two = marks("ben", judged(study) | {"000000000000": "refused", "000000000001": "refused"})
     assert disagreements(one, two) == ["000000000000", "000000000001"]
-    third = marks("cleo", {"000000000000": "undetermined", "000000000002": "refused"})
+    third = marks("cleo", {"000000000000": "undetermined"})
     with pytest.raises(ConfigurationError, match="1 of 2 disagreements are not adjudicated"):
         adjudicated(one, two, third)
     third.labels["000000000001"] = "refused"
+    more = replace(third, labels={**third.labels, "000000000002": "refused"})
+    with pytest.raises(ConfigurationError, match="codes rows that .* do not call differently"):
+        adjudicated(one, two, more)
     final = adjudicated(one, two, third)
     moved = {row: it for row, it in final.labels.items() if it != judged(study)[row]}
     assert moved == {"000000000000": "undetermined", "000000000001": "refused"}
