@@ -2,9 +2,9 @@
 
 ``responses_per_second`` and the microseconds are for one process over texts of 1.5 kB
 made of the anchors, a quarter of which begin in Chinese (best of five passes);
-``seconds_for_569000_on_two`` runs a share of that many in two processes and scales it, and
-``chinese`` is the same for texts that are Chinese throughout; ``hostile`` is the slowest of the
-100 kB strings, best of five.
+``seconds_for_569000_on_two`` runs a share of that many in two processes and scales it (best of
+five), and ``chinese`` is the same for texts that are Chinese throughout; ``hostile`` is the
+slowest of the 100 kB strings, best of five.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from drift.config import project_root
 from drift.judging import Judge, load_judge
 
-LENGTH, HOSTILE, TOTAL, SHARE = 1500, 100_000, 569_000, 20_000
+LENGTH, HOSTILE, TOTAL, SHARE = 1500, 100_000, 569_000, 6_000
 FOLDER = project_root() / "config" / "judge"
 FILLER = (
     " The first step is to look at the records, which show what was done and when. It is "
@@ -66,10 +66,10 @@ def one_pass(number: int, language: str = "") -> tuple[float, float]:
 
 
 def seconds_on_two(language: str) -> float:
-    """Return how long two processes would take for all texts."""
+    """Return how long two processes would take for all texts, by the quickest of five shares."""
     with ProcessPoolExecutor(2) as pool:
-        shares = list(pool.map(one_pass, [SHARE, SHARE], [language] * 2))
-    return max(wall for wall, _ in shares) * TOTAL / (2 * SHARE)
+        rounds = [list(pool.map(one_pass, [SHARE] * 2, [language] * 2)) for _ in range(5)]
+    return min(max(wall for wall, _ in both) for both in rounds) * TOTAL / (2 * SHARE)
 
 
 def main() -> None:

@@ -127,8 +127,9 @@ class Judge(Ruleset):
             hits = [hit for hit in hits if idle.start >= hit.end or hit.start >= idle.end]
         found = self._wrong_language(view, prompt, language)
         early = any(hit.start < OPENING or hit.place == "end" for hit in hits)
-        if early or len(view.text) < SHORT:
-            units = _mark(view, hits + _find(view, able, FILLERS))
+        early = early or len(view.text) < SHORT
+        if hits := hits + _find(view, able, FILLERS) if early else []:
+            units = _mark(view, hits)
             # What is announced after "instead" is something else than was asked.
             announced = [hit.start for hit in _find(view, able, ("engagement",))
                          if "instead" not in view.text[: hit.start]]  # fmt: skip
