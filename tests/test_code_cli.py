@@ -191,6 +191,9 @@ def test_nothing_that_coders_are_given_names_model_run_label_or_key(study: Path)
         ("adjudicate {study} {ana} {ana}", "who are not the same"),
         ("agreement {study} {ana} {ben} --adjudicated {ana}", "who are not the same"),
         ("agreement {study} {ana} {ben} {cleo}", "one coder or two"),
+        ("seal {study} {ana} --coder made-up-ana --data nowhere", "no such record"),
+        ("seal {study} {none} --coder none", "no label to seal\n  where: {none}"),
+        ("seal {study} {none} {ana} --adjudicated {none2} --coder adjudicated", "no label to seal"),
     ],
 )
 def test_what_cannot_be_done_is_exit_2_with_the_reason(
@@ -207,9 +210,11 @@ def test_what_cannot_be_done_is_exit_2_with_the_reason(
     cleo = code(study / "adjudicate.csv", tmp_path / "cleo.csv", lambda number, answer: "r")
     rules = shutil.copy(ana, tmp_path / "rules.csv")
     places = {"study": study, "ana": ana, "ben": ben, "cleo": cleo, "rules": rules}
-    places |= {"data": there / "data"}
+    for name in ("none", "none2"):
+        places[name] = code(study / "sheet.csv", tmp_path / f"{name}.csv", lambda *_: "")
+    places["data"] = there / "data"
     status, _, err = drift("code", *arguments.format(**places).split())
-    assert status == 2 and said in err
+    assert status == 2 and said.format(**places) in err
     assert not [*study.glob("labels-*")] and not (tmp_path / "s").exists()
 
 
@@ -245,6 +250,34 @@ def test_a_study_that_the_record_does_not_draw_is_not_sealed(
     path.write_bytes(key_bytes(key).replace(b'"seed": 7', b'"seed": 8'))
     status, _, err = drift("code", "agreement", str(study), str(ana))
     assert status == 4 and "not the one that its study is named by" in err
+
+
+@pytest.mark.parametrize("panel", ["../lab", "/lab", "sub/lab"])
+def test_a_key_that_names_a_path_in_the_place_of_a_panel_is_not_followed(
+    study: Path, there: Path, tmp_path: Path, drift: Callable[..., Said], panel: str
+) -> None:
+    """The key was changed and named anew; `config/lab.toml` is a file, and no panel."""
+    assert (there / "config" / "lab.toml").exists()
+    ana = code(study / "sheet.csv", tmp_path / "made-up-ana.csv", plain)
+    key = read_key(study / "key.json")
+    forged = key.model_copy(update={"panel": panel}).named
+    (study / "key.json").write_bytes(key_bytes(forged))
+    status, _, err = drift("code", "seal", str(study), str(ana), "--coder", "made-up-ana")
+    assert status == 2 and "a plain name" in err and f"got: {panel}" in err
+
+
+def test_another_adjudication_is_not_written_over_and_what_is_in_the_way_is_named(
+    study: Path, tmp_path: Path, drift: Callable[..., Said]
+) -> None:
+    ana = code(study / "sheet.csv", tmp_path / "made-up-ana.csv", plain)
+    ben = code(study / "sheet.csv", tmp_path / "made-up-ben.csv", slipping)
+    third = code(study / "sheet.csv", tmp_path / "made-up-cy.csv", lambda *_: "u")
+    assert drift("code", "adjudicate", str(study), str(ana), str(ben))[0] == 0
+    before = (study / "adjudicate.csv").read_bytes()
+    status, _, err = drift("code", "adjudicate", str(study), str(ana), str(third))
+    assert status == 2 and "another adjudication is there" in err
+    assert "move adjudicate.csv and adjudicate.html away" in err and "another folder" not in err
+    assert (study / "adjudicate.csv").read_bytes() == before
 
 
 def test_two_coders_who_agree_leave_the_adjudicator_nothing(

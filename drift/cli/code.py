@@ -90,7 +90,7 @@ def code_draw(
     for name in coder or ():
         check_reader(name, [drawn.key.judge["id"]])
     files = study_files(drawn, manual=_manual(root), coders=coder or ())
-    _write(out, files, "another draw is there")
+    _write(out, files, "another draw is there", "name another folder, or move this file away")
     key = drawn.key
     responses = sum(stratum.responses for stratum in key.strata)
     say(
@@ -127,7 +127,7 @@ def code_adjudicate(
     rows = [study.sheet[row] for row in differ]
     page = coder_page(rows, study=study.key.study, manual=_manual(project_root()))
     files = {"adjudicate.csv": sheet_bytes(rows), "adjudicate.html": page}
-    _write(folder, files, "another adjudication is there")
+    _write(folder, files, "another adjudication is there", f"move {' and '.join(files)} away")
     say(f"{folder}: give the adjudicator adjudicate.html or adjudicate.csv")
 
 
@@ -189,6 +189,10 @@ def code_seal(
     marks = final or coders[0]
     if marks.coder != coder:
         raise ConfigurationError("not who set these labels", got=coder, expected=marks.coder)
+    if not marks.labels:
+        where = ", ".join(map(str, files))
+        raise ConfigurationError("there is no label to seal", where=where)
+    known(data or project_root() / "data", [study.key.panel])
     record = open_record(study.key.panel, data)
     check_study(study, record.store, record.ledger)
     path, lines = folder / f"labels-{coder}.jsonl", label_lines(study, marks)
@@ -205,14 +209,12 @@ def _manual(root: Path) -> str:
     return (root / "config" / "codebook.md").read_text(encoding="utf-8")
 
 
-def _write(folder: Path, files: dict[str, bytes], taken: str) -> None:
+def _write(folder: Path, files: dict[str, bytes], taken: str, next_step: str) -> None:
     """Write files where no other of these names is; the same once more is no harm."""
     for name, data in files.items():
         path = folder / name
         if name.endswith((".json", ".csv")) and path.exists() and path.read_bytes() != data:
-            raise ConfigurationError(
-                taken, where=str(path), next_step="name another folder, or move this file away"
-            )
+            raise ConfigurationError(taken, where=str(path), next_step=next_step)
     for name, data in files.items():
         write_atomically(folder / name, data)
 

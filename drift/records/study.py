@@ -56,7 +56,10 @@ class Study:
 
 
 def read_study(folder: Path) -> Study:
-    """Read a study; IntegrityError if its key was changed or its sheet is another."""
+    """Read a study; IntegrityError if its key was changed or its sheet is another.
+
+    ConfigurationError if it cannot be read, or what its key calls a panel is a path.
+    """
     key, path = read_key(folder / "key.json"), folder / "sheet.csv"
     if key != key.named:
         raise IntegrityError(
@@ -66,6 +69,13 @@ def read_study(folder: Path) -> Study:
             expected=key.study,
             next_step="it was changed after the draw: restore it, or draw again with the same "
             "arguments",
+        )
+    if Path(key.panel).name != key.panel:
+        raise ConfigurationError(
+            "the panel that a key names is a plain name",
+            where=str(folder / "key.json"),
+            got=key.panel,
+            next_step="give the folder that `drift code draw` wrote",
         )
     sheet = read_sheet(path)
     if {row: it.sha256 for row, it in sheet.items()} != {
