@@ -33,7 +33,6 @@ from drift.report.markup import Markup, fill, html, joined, percent, rate_text, 
 from drift.report.pages import chip, family_links
 from drift.report.tables import Record, StoredRun, each, evidence, rates_over_runs, readings
 from drift.stats.power import delay
-from drift.stats.zoo import SEED
 
 #: Processes drawn, the state-setting one first; how each is drawn.
 DRAWN: dict[str, dict[str, Any]] = {
@@ -190,13 +189,13 @@ def churn(lab: Lab) -> Markup:
 
 
 @opened
-def delays(lab: Lab, lifetimes: int) -> Markup:
+def delays(lab: Lab, lifetimes: int, seed: int) -> Markup:
     """Return home's delay beside that of simulated subjects whose arms flip independently."""
-    parts = [_delay(lab, model, since, lifetimes) for model, since in lab.changed.items()]
+    parts = [_delay(lab, model, since, lifetimes, seed) for model, since in lab.changed.items()]
     return joined(parts) or html("<p>No change was followed by a watch of home.</p>")
 
 
-def _delay(lab: Lab, model: str, since: int, lifetimes: int) -> Markup:
+def _delay(lab: Lab, model: str, since: int, lifetimes: int, seed: int) -> Markup:
     entered = lab.entered(model).get("home watch", 0)
     rows = [row for row in lab.record.churn if row["model"] == model and row["compared"]]
     before = [row for row in rows if lab.numbers[row["run"]] < since]
@@ -223,6 +222,7 @@ def _delay(lab: Lab, model: str, since: int, lifetimes: int) -> Markup:
             delay(
                 "home", n=n, before=rates[0], after=rates[1], quiet=bets, within=within,
                 followed=within, lifetimes=lifetimes,
+                seed=seed,
             ).share
             for within in windows.values()
         ]
@@ -257,13 +257,13 @@ def _delay(lab: Lab, model: str, since: int, lifetimes: int) -> Markup:
         }
         for (name, (old, new)), of in zip(churns.items(), shares, strict=True)
     ]
-    facts = (explained, held[-1], departures, half, n, _dice(lab.record, model))
+    facts = (explained, held[-1], departures, half, n, _dice(lab.record, model, seed))
     return html(said, model, entered, len(after), lifetimes, table(pd.DataFrame(rows)), *facts)
 
 
-def _dice(record: Record, model: str) -> Markup:
+def _dice(record: Record, model: str, seed: int) -> Markup:
     """Return how often a model's state is entered under other seeds, as the page alarm has it."""
-    found = aftermath(record, SEED).text.data["aftermath"].set_index("model").loc[[model]].iloc[-1]
+    found = aftermath(record, seed).text.data["aftermath"].set_index("model").loc[[model]].iloc[-1]
     said = (
         "Part of it is dice: under {} of {} other seeds of the process the same values lead to a "
         '{} (page <a href="alarm.html">alarm</a>).'

@@ -28,6 +28,7 @@ from drift.report import alarm, course, front, lab, load_record
 from drift.report.display import Shown
 from drift.report.tables import Record, each
 from drift.stats.power import delay
+from drift.stats.zoo import SEED
 
 WORDS = (
     "subject enters watch in home within 0 to 1 runs, at most 9; its churn rises from 1 % to 10 %"
@@ -387,7 +388,7 @@ def test_the_first_paragraph_says_that_home_came_late_and_pairs_unexpected(
 def test_the_delay_of_home_is_held_against_subjects_whose_arms_flip_independently(
     shipped: Record, numbers: dict[str, int]
 ) -> None:
-    said = visible(course.delays(shipped, 400))
+    said = visible(course.delays(shipped, 400, SEED))
     heated = [
         (numbers[row["run"]], row)
         for row in read_rows(ROOT / "data/lab/churn.jsonl")
@@ -413,7 +414,7 @@ def test_the_delay_of_home_is_held_against_subjects_whose_arms_flip_independentl
         shares = [delay("home", within=within, **given).share for within in (16, 24)]
         assert " ".join(f"{100 * it:.1f} %" for it in (old, new, *shares)) in said
     assert said.count("entered watch") == 1
-    known = alarm.aftermath(shipped, 20261129).text.data["aftermath"]
+    known = alarm.aftermath(shipped, SEED).text.data["aftermath"]
     share = known.in_state[known.model == "heated"].item()
     assert f"under {100 * share:.1f} % of 999 other seeds" in said
 
@@ -428,7 +429,7 @@ def test_a_delay_that_simulated_subjects_also_show_is_not_called_more(
         return replace(delay(process, **given), share=0.9)
 
     monkeypatch.setattr(course, "delay", as_slow)
-    said = visible(course.delays(shipped, 50))
+    said = visible(course.delays(shipped, 50, SEED))
     assert "so long a delay is within what such subjects show." in said
     # 52 runs: two to the first value, 40 of burn-in, ten bets before the change.
     assert (asked["n"], asked["quiet"], asked["within"]) == (41, 10, 24)
