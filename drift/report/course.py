@@ -7,7 +7,7 @@ and whether another version of the judge would have read anything else out of it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from itertools import accumulate, zip_longest
@@ -32,7 +32,7 @@ from drift.report.lab import Lab, churn_text, closed, opened
 from drift.report.markup import Markup, fill, html, joined, percent, rate_text, table, with_data
 from drift.report.pages import chip, family_links
 from drift.report.tables import Record, StoredRun, each, evidence, rates_over_runs, readings
-from drift.stats.power import delay
+from drift.stats.power import Delay, delay
 
 #: Processes drawn, the state-setting one first; how each is drawn.
 DRAWN: dict[str, dict[str, Any]] = {
@@ -204,35 +204,15 @@ def _delay(lab: Lab, model: str, since: int, lifetimes: int, seed: int) -> Marku
     bets, n = sum(value.get("P") is not None for value in values), rows[-1]["n"] if rows else 0
     if not bets or not after:
         return Markup("")
-    observed, later = (
+    observed = tuple(
         sum(it[FLIPS] for it in of) / sum(it["compared"] for it in of) for of in (before, after)
     )
-    churns = {"as observed": (observed, later)}
-    if meant := lab.churn(model):
-        churns = {
-            "as registered": (meant.before, meant.after),
-            "as observed before, as registered after": (observed, meant.after),
-        } | churns
-    due = (it.expected for it in lab.outcomes if (it.model, it.process) == (model, "home"))
-    windows = {f"Within {it.after[1] + 1} runs, as registered": it.after[1] + 1
-               for it in due if it and it.expect == "due"}  # fmt: skip
-    windows[f"Within {len(after)} runs, as here"] = len(after)
-    shares = [
-        [
-            delay(
-                "home", n=n, before=rates[0], after=rates[1], quiet=bets, within=within,
-                followed=within, lifetimes=lifetimes,
-                seed=seed,
-            ).share
-            for within in windows.values()
-        ]
-        for rates in churns.values()
-    ]  # fmt: skip
-    quicker = shares[-1][-1]
-    if quicker is None:
+    run = partial(delay, "home", n=n, quiet=bets, lifetimes=lifetimes, seed=seed)
+    shown, share = _simulated(lab, model, run, observed, len(after))
+    if share is None:
         return Markup("")
     explained = "At the churn observed, so long a delay is within what such subjects show."
-    if quicker > RARE:
+    if share > RARE:
         explained = (
             "At the churn observed, chance does not explain so long a delay: arms do not flip so "
             "here."
@@ -248,17 +228,39 @@ def _delay(lab: Lab, model: str, since: int, lifetimes: int, seed: int) -> Marku
         "it leaves its usual label after two runs at it, and not where it comes back. Half of the "
         "flips are of {} of the {} arms. {}</p>"
     )
-    rows = [
-        {"Churn": name, "Before": percent(old), "From the change on": percent(new)}
-        | {
-            head: percent(share)
-            for head, share in zip(windows, of, strict=True)
-            if share is not None
-        }
-        for (name, (old, new)), of in zip(churns.items(), shares, strict=True)
-    ]
     facts = (explained, held[-1], departures, half, n, _dice(lab.record, model, seed))
-    return html(said, model, entered, len(after), lifetimes, table(pd.DataFrame(rows)), *facts)
+    return html(said, model, entered, len(after), lifetimes, shown, *facts)
+
+
+def _simulated(
+    lab: Lab, model: str, run: Callable[..., Delay], observed: tuple[float, ...], came: int
+) -> tuple[Markup, float | None]:
+    """Return the shares of simulated subjects in watch, by churn and by window of runs.
+
+    The churn is what was registered, and what was `observed` before and after the change; the
+    window too, and the `came` runs in which the watch came. Also the share of these last two.
+    """
+    churns = {"as observed": observed}
+    if meant := lab.churn(model):
+        churns = {
+            "as registered": (meant.before, meant.after),
+            "as observed before, as registered after": (observed[0], meant.after),
+        } | churns
+    windows = {
+        f"Within {last} runs, as registered": last
+        for it in lab.expected
+        if it.expect == "due" and model in it.models and "home" in it.processes
+        for last in [it.after[1] + 1]
+    }
+    windows[f"Within {came} runs, as here"] = came
+    rows, share = [], None
+    for name, (old, new) in churns.items():
+        row = {"Churn": name, "Before": percent(old), "From the change on": percent(new)}
+        for head, within in windows.items():
+            share = run(before=old, after=new, within=within, followed=within).share
+            row[head] = "not estimable" if share is None else percent(share)
+        rows.append(row)
+    return table(pd.DataFrame(rows)), share
 
 
 def _dice(record: Record, model: str, seed: int) -> Markup:
