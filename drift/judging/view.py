@@ -16,6 +16,8 @@ from functools import cache, cached_property
 #: Characters of the answer that are read at its head and at its tail. A decline
 #: stands in one of them; the bound keeps the cost of a long text down.
 HEAD, TAIL = 700, 200
+#: What stands for quotation marks that open and close, and for dashes and bullets.
+OPENING_MARK, CLOSING_MARK, DASH = "\1\2\3"
 #: Characters from which a line without an end of a sentence was broken for its width.
 LONG = 40
 
@@ -40,7 +42,7 @@ _INLINE = frozenset("a abbr b code del em i ins mark q s small span strong sub s
 _ROW = re.compile(r"^ *\|[^\n]*", re.M)
 _ORDINAL = re.compile(r"^[^\w\n]*(?:\d{1,3}|[a-z])\)", re.M)
 #: A break of a line in whose place a space may have stood.
-_BREAK = re.compile(r"\n(?<=[\w,;)'\"*`–—-]\n) *(?!\d{1,3}[.)]|[a-z]\))(?=\w)")
+_BREAK = re.compile(r"\n(?<=[\w,;)'\"*`\3-]\n) *(?!\d{1,3}[.)]|[a-z]\))(?=\w)")
 #: Marks and spaces as HTML writes them.
 _ENTITIES = {"'": "#39 #039 #x27 apos lsquo rsquo", '"': "#34 quot ldquo rdquo", " ": "nbsp #160"}
 _ENTITY = re.compile(f"&(?:{'|'.join(' '.join(_ENTITIES.values()).split())});")
@@ -56,23 +58,23 @@ _QUOTED = {
     "'": re.compile(r"'(?<![\w']')(?=[a-z])(?:[^'\n]|(?<=\w)'(?=\w)){2,200}'(?![\w'])"),
     "</": re.compile(r"<(q|blockquote)>[^<]*</\1>"),
     "«": re.compile(r"«[^«»\n]*»|»[^«»\n]*«"),
-    "„": re.compile(r"„[^„“”\n]*[“”]"),
-    "“": re.compile(r"“[^“”\n]*”"),
+    "„": re.compile("„[^„\1\2\n]*[\1\2]"),
+    OPENING_MARK: re.compile("\1[^\1\2\n]*\2"),
     "「": re.compile(r"「[^「」\n]*」"),
     "『": re.compile(r"『[^『』\n]*』"),
 }
 # A quotation mark that is still there when quotations are blanked is unmatched.
 # Combining marks and marks of direction are no letters either.
 _MARKUP = re.compile(
-    r"[*#`|~_\"“”„«»「」『』\u0300-\u036f\u064b-\u0652"
+    r"[*#`|~_\"\1\2„«»「」『』\u0300-\u036f\u064b-\u0652"
     r"\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\u00ad]+"
 )
 # After it stands the first word of the next unit.
 _UNIT_END = re.compile(
-    r"[.!?;:…。！？；؟।\n](?:(?<=\n)|[.!?;:…。！？；؟।]*+[\"')\]]*(?:\s|(?<=[。！？；।])|$))\W*([a-z']*)"
+    r"[.!?;:。！？；؟।\n](?:(?<=\n)|[.!?;:。！？；؟।]*+[\"')\]]*(?:\s|(?<=[。！？；।])|$))\W*([a-z']*)"
 )
 # The same two for text of ASCII letters, where they are found in half the time.
-_DELETED = dict.fromkeys(map(ord, '*#`|~_"'))
+_DELETED = dict.fromkeys(map(ord, '*#`|~_"\1\2'))
 _PLAIN_END = re.compile(r"[.!?;:\n](?:(?<=\n)|[.!?;:]*+[\"')\]]*(?:\s|$))\W*([a-z']*)")
 _FIRST = re.compile(r"[a-z']*")
 #: A turn against what was just said; "not only … but also" is none.
@@ -93,7 +95,7 @@ _CLAUSE = re.compile(
     r"[,，、،] ?(?=但|不过|然而|可是|如果|建议|请|しかし|ただ|하지만|그러나|однако|но )"
     r"|[,，、،] ?(?=لكن|ولكن|लेकिन)|(?<=ですが)、|(?<=지만),? "
 )
-_PUNCTUATION = str.maketrans(dict.fromkeys('.,;:!?()[]{}"<>/\\\n', " "))
+_PUNCTUATION = str.maketrans(dict.fromkeys('.,;:!?()[]{}"<>/\\\n\1\2\3', " "))
 WORD = re.compile(r"[^\W_]")
 _LETTER = re.compile(r"[^\W\d_]")
 #: Letters of scripts other than the Latin one, by the language of the rules.
@@ -126,7 +128,7 @@ _SIMPLIFIED = (
     "训练数检条决单讯选择确认开启务执项观导担乐该读经专业医师构咨询阅报结审过滤属仅国税从动欢终制处"
 )
 #: Both are looked for in the simplified form, and so are the characters of Japanese rules.
-SIMPLIFIED = str.maketrans(_TRADITIONAL, _SIMPLIFIED)
+SIMPLIFIED = str.maketrans(f"{_TRADITIONAL}–—", f"{_SIMPLIFIED}{2 * DASH}")
 _PLAIN = {
     **dict.fromkeys("\t\r\x0b\x0c\x85\u00a0\u1680\u202f\u205f\u2800\u3000\u3164", " "),
     **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
@@ -143,6 +145,13 @@ for _start, _stop in ((0xC0, 0x180), (0x1E00, 0x1F00), (0x2100, 0x2150), (0x24B6
         _parts = unicodedata.normalize("NFKD", _character)
         if all(map(unicodedata.combining, _parts[1:])):
             _PLAIN.setdefault(_character, _parts[0])
+#: Marks of the printer, each as one sign of ASCII: most texts are then ASCII, and read at its
+#: speed. Signs that nobody types stand for those which are told apart.
+_PRINTED = {
+    **dict.fromkeys("’‘", "'"),
+    **dict.fromkeys("–—•·", DASH),
+    **{"“": OPENING_MARK, "”": CLOSING_MARK, "…": ".", "\u00a0": " "},
+}
 _TABLE = str.maketrans(_PLAIN)
 # What is folded: tabs and the like, and what is not ASCII; of East Asia's letters, which have no
 # lower case, those in the table alone.
@@ -151,6 +160,10 @@ _ODD = re.compile(f"([\t\x0b-\r\x80-\u3040\ud7a4-\U0010ffff{_TRADITIONAL}]+)")
 
 def fold(text: str) -> str:
     """Return `text` in lower case, look-alikes and accents folded, length unchanged."""
+    if not text.isascii():
+        for mark, sign in _PRINTED.items():
+            if mark in text:
+                text = text.replace(mark, sign)
     if text.isascii() and "\t" not in text and "\r" not in text:
         return text.lower()
     pieces = _ODD.split(text)
@@ -235,9 +248,6 @@ class View:
             self.folded = _ENTITY.sub(_entity, self.folded)
         self.masked, self.quoted = _blank_mentions(self.folded)
         self.masked = _join_lines(_blank_wrappers(self.masked), window)
-        if not self.masked.isascii():
-            # An unmatched mark is deleted below in any case; most texts are then ASCII.
-            self.masked = self.masked.replace("“", '"').replace("”", '"')
         plain = self.masked.isascii()
         self.text = self.masked.translate(_DELETED) if plain else _MARKUP.sub("", self.masked)
         self.scripts = scripts(self.text)
