@@ -165,13 +165,16 @@ class Ruleset:
             for piece in rule.needs if rule.language not in SPACED else ():
                 pieces = self._by_piece.setdefault(piece[0], {})
                 pieces.setdefault(piece, []).append(number)
+        self._needed = frozenset(self._by_word)
 
     def candidates(self, view: View, text: str | None = None) -> list[Rule]:
         """Return the rules which may be found in `view`, or in `text`, by weight of their kind."""
         found, letters, there = view.words, view.scripts, view.there
         if text is not None:
             found, letters, there = words(text), scripts(text), " ".join(text.split())
-        numbers = {n for word in found & self._by_word.keys() for n in self._by_word[word]}
+        numbers: set[int] = set()
+        for word in found & self._needed:
+            numbers.update(self._by_word[word])
         if letters:
             for first in self._by_piece.keys() & set(there):
                 for piece, those in self._by_piece[first].items():

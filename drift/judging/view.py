@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from functools import cache, cached_property
+from functools import cache
 
 #: Characters of the answer that are read at its head and at its tail. A decline
 #: stands in one of them; the bound keeps the cost of a long text down.
@@ -296,21 +296,20 @@ class View:
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the stored offsets of the view's characters `start` to `end`."""
-        return self.origin(start), self.origin(end - 1) + 1
+        last = end - 1
+        if len(self.masked) > len(self.text):
+            for match in _MARKUP.finditer(self.masked):
+                place, after = match.span()
+                if place > last:
+                    break
+                if place <= start:
+                    start += after - place
+                last += after - place
+        return self.stored_offset(start), self.stored_offset(last) + 1
 
     def origin(self, position: int) -> int:
         """Return the offset in the stored text of a position of `text`."""
-        for start, end in self._deleted:
-            if start > position:
-                break
-            position += end - start
-        return self.stored_offset(position)
-
-    @cached_property
-    def _deleted(self) -> list[tuple[int, int]]:
-        if len(self.masked) == len(self.text):
-            return []
-        return [match.span() for match in _MARKUP.finditer(self.masked)]
+        return self.span(position, position + 1)[0]
 
     def stored_offset(self, position: int) -> int:
         """Return the offset in the stored text of a position of `folded`."""

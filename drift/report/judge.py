@@ -35,8 +35,8 @@ MEASURED = {"en": "", "zh": ", measured on no human labels"}
 MOVED = (
     '<p class="drift-banner">The labels of this record were given by another judge than the one '
     "in config/judge (rules {:.12} there, {:.12} here). The counts are of the stored labels; the "
-    "rules, the anchors and the measured error are those of the present judge, whose labels of this "
-    "record, if it was rescored, are sealed beside the others.</p>"
+    "rules, the anchors and the measured error are those of the present judge, whose labels of "
+    "this record, if it was rescored, are sealed beside the others.</p>"
 )
 
 
