@@ -79,7 +79,9 @@ def _wrong(
         return
     moved = _moved(store, judge, read, series)
     for model in sorted(moved.keys() | stated["moved"].keys()):
-        if stated["moved"].get(model, 0) != moved[model]:
+        if model not in series:
+            yield f"rescored.moved.{model}", str(stated["moved"][model]), ABSENT
+        elif stated["moved"].get(model, 0) != moved[model]:
             yield f"rescored.moved.{model}", str(stated["moved"].get(model, 0)), str(moved[model])
 
 
@@ -92,11 +94,12 @@ def _moved(
     for run, labels in read.items():
         again = next(it for it in labels if it["judge"] == judge)
         # Equal hashes: the same labels by the same rules.
-        if run < min(opened.values()) or again["labels"] == labels[0]["labels"]:
+        if run < min(opened.values(), default=run) or again["labels"] == labels[0]["labels"]:
             continue
         before, after = (
             {(row["model"], row["key"], row["label"]) for row in read_rows(path)}
             for path in (store.labels(judge_folder(it["judge"]), run) for it in (labels[0], again))
         )
-        moved.update(model for model, *_ in after - before if run >= opened[model])
+        others = (model for model, *_ in after - before if model in opened)
+        moved.update(model for model in others if run >= opened[model])
     return moved

@@ -163,9 +163,14 @@ def _check_head(ledger: Ledger, lines: list[Line], torn: bytes, found: Verificat
 
 
 def check_facts(lines: list[Line], found: Verification) -> None:
-    """Compare what each line states with the registration before it and with the lines around."""
+    """Compare what each line states with the registration before it and with the lines around.
+
+    A run is read by the judge of its registration, before any other judge reads it and before
+    the next run: the series and the counts of a rescoring rest on that.
+    """
     registrations: list[Registration] = []
     labelled: dict[str, bool] = {}
+    judges: dict[str, dict[str, Any]] = {}
     at = ""
     for line in lines:
         body, where = line.body, f"chain.jsonl:{line.seq + 1}"
@@ -180,10 +185,19 @@ def check_facts(lines: list[Line], found: Verification) -> None:
                 if body["run"] in labelled:
                     found.add("chain", where, "inserted", f"run {body['run']} stands there already")
                 labelled[body["run"]] = False
+                judges[body["run"]] = registrations[-1].body["judge"]
             elif line.kind == "labels":
-                wrong += [] if body["run"] in labelled else ["run"]
-                plain_name(judge_folder(body["judge"]))
-                labelled[body["run"]] = True
+                run, judge = body["run"], body["judge"]
+                plain_name(judge_folder(judge))
+                if run not in labelled:
+                    wrong.append("run")
+                elif not labelled[run]:
+                    first = all(judge[name] == judges[run][name] for name in ("id", "rules"))
+                    wrong += [] if first else ["judge, who is not the registered one"]
+                    if run != next(reversed(labelled)):
+                        late = f"the first labels of run {run} stand after a later run"
+                        found.add("chain", where, "reordered", late)
+                    labelled[run] = first
         except (LookupError, TypeError, ValueError, AttributeError, IntegrityError) as error:
             wrong = [repr(error)]
         if wrong:

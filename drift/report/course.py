@@ -449,7 +449,7 @@ def _spent(lab: Lab) -> Iterator[dict[str, Any]]:
         for model, found in stored.reading["models"].items():
             mine = [row for (of, _), row in stored.answers.items() if of == model]
             asked = [parse_timestamp(row["asked_at"]) for row in mine]
-            lasted = [timedelta(milliseconds=row["latency_ms"] or 0) for row in mine]
+            lasted = [timedelta(milliseconds=row.get("latency_ms") or 0) for row in mine]
             ends = [at + span for at, span in zip(asked, lasted, strict=True)]
             yield {
                 "model": model,

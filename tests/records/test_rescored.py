@@ -170,3 +170,47 @@ def test_reproduction_counts_the_labels_that_it_made(copy: Path) -> None:
     difference = reproduce_record(folder, root=copy, scratch=scratch).difference
     assert difference is not None and difference.file == "chain.jsonl"
     assert difference.place.endswith("rescored.moved.steady") and difference.published == "0"
+
+
+def labels_of(bodies: Bodies, number: int) -> Bodies:
+    """Return the labels lines of a run by its number, the registered judge's first."""
+    name = [body["run"] for body in bodies if body["kind"] == "run"][number - 1]
+    return [body for body in bodies if body["kind"] == "labels" and body["run"] == name]
+
+
+def read_late(bodies: Bodies) -> None:
+    first = labels_of(bodies, 2)[0]
+    bodies.remove(first)
+    runs = [place for place, body in enumerate(bodies) if body["kind"] == "run"]
+    bodies.insert(runs[2] + 1, first)
+
+
+def read_by_another_alone(bodies: Bodies) -> None:
+    bodies.remove(labels_of(bodies, 2)[0])
+
+
+def read_by_another_first(bodies: Bodies) -> None:
+    first, second = labels_of(bodies, 1)[:2]
+    bodies.remove(second)
+    bodies.insert(bodies.index(first), second)
+
+
+def ghost(bodies: Bodies) -> None:
+    registrations(bodies)[-1]["rescored"]["moved"]["ghost"] = 0
+
+
+@pytest.mark.parametrize(
+    ("change", "step", "how", "said"),
+    [
+        (read_late, "chain", "reordered", "stand after a later run"),
+        (read_by_another_alone, "chain", "edited", "judge, who is not the registered one"),
+        (read_by_another_first, "chain", "edited", "judge, who is not the registered one"),
+        (ghost, "registration", "edited", "rescored.moved.ghost: 0; the lines before it give"),
+    ],
+)
+def test_a_run_is_read_by_its_registered_judge_before_any_other_and_before_the_next_run(
+    copy: Path, change: Callable[[Bodies], None], step: str, how: str, said: str
+) -> None:
+    forge(copy, change)
+    found = [it for it in problems(copy) if (it.step, it.how) == (step, how)]
+    assert any(said in problem.detail for problem in found)
