@@ -267,6 +267,9 @@ class Record:
         ready = self._reachable(chosen, environ)
         if current:
             say(f"resuming run {current.run}")
+            begun = current.header["models"]
+            if [model.key for model in self.panel.narrowed(tuple(models))] != [*begun]:
+                say(f"it was begun with {', '.join(begun)}, and asks these and no others")
             if not current.heard:
                 current.ask_again(self.clock())
         else:

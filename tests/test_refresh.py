@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Ticking
-from loopback import Loopback, Request, completion, failing
+from loopback import Loopback, Reply, Request, completion, failing
 from making import ANSWER, MODELS, REFUSAL, answering, make_runs, record, refusing, run, write_panel
 
 from drift.config import load_panel
@@ -272,6 +272,24 @@ def test_the_same_command_asks_a_run_again_in_which_nothing_was_heard(
     rows = [row["alarm"]["r"] for row in read_rows(store.churn)]
     assert rows == [0, 0, 1, 1]
     assert verify_record(store.folder, root=project).problems == []
+
+
+def test_an_open_run_says_that_it_asks_the_models_that_it_was_begun_with(
+    project: Path, clock: Ticking
+) -> None:
+    up, said = False, list[str]()
+
+    def script(request: Request) -> Reply:
+        return answering(request) if up else failing(500)
+
+    with Loopback(script) as server:
+        write_panel(project, server.base_url)
+        assert not run(project, clock, models=["subject"], say=said.append).sealed
+        up = True
+        clock.advance(minutes=5)
+        outcome = run(project, clock, say=said.append)
+    assert outcome.sealed and outcome.asked == 144
+    assert "it was begun with subject, and asks these and no others" in said
 
 
 def test_without_a_cadence_a_run_that_no_model_answers_is_open_until_its_day_is_over(

@@ -333,7 +333,8 @@ def _headline(lab: Lab) -> Iterator[Markup]:
         for run, of in sorted(done.items())
     ]
     still = ", ".join(model for model in lab.record.models if model not in lab.changed)
-    said += [html("nothing was done to {}", still)] if still else []
+    later = " so far" if len(lab.changed) < len(lab.planned) else ""
+    said += [html("nothing was done{} to {}", later, still)] if still else []
     yield html("{} runs: {}.", len(lab.numbers), joined(said, "; "))
     home = _came(it for it in lab.outcomes if it.process == "home")
     so = "" if lab.ended else " so far"
