@@ -239,7 +239,7 @@ def test_a_record_without_a_second_judge_says_so(made: Record) -> None:
 def test_before_its_change_is_reached_a_record_shows_none(made: Record) -> None:
     early = load_record("test", root=made.root, as_of=made.runs[1])
     said = first_paragraph(early)
-    assert said.startswith("2 runs: nothing was done to still, subject.")
+    assert said.startswith("2 runs: nothing was done so far to still, subject.")
     assert "The process home, which alone sets a state, entered so far: nothing." in said
     assert "No other expectation of a state failed so far." in said
     for piece in (course.level, course.answers):
