@@ -1,8 +1,4 @@
-"""What the answers of a laboratory record did before and after the change on each server.
-
-Evidence and flips against runs, the rate run by run, answers side by side, what all of it cost,
-and whether another version of the judge would have read anything else out of it.
-"""
+"""What a laboratory record did before and after the change on each server, and what it cost."""
 
 from __future__ import annotations
 
@@ -19,19 +15,15 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from drift.config import parse_timestamp
 from drift.records.compare import compare_runs
-from drift.records.derive import derive_under
 from drift.records.ledger import Ledger
-from drift.records.moves import compare_judges
-from drift.records.run import DETERMINED
-from drift.records.store import exists, judge_folder, read_rows
 from drift.report.alarm import aftermath, number
-from drift.report.cards import SHOWN
 from drift.report.display import figure
 from drift.report.figures import COLOURS, INK, LINE, MUTED, Picture
-from drift.report.lab import Lab, churn_text, closed, opened
-from drift.report.markup import Markup, fill, html, joined, percent, rate_text, table, with_data
-from drift.report.pages import chip, family_links
-from drift.report.tables import Record, StoredRun, each, evidence, rates_over_runs, readings
+from drift.report.lab import churn_text
+from drift.report.markup import Markup, html, joined, percent, rate_text, table, with_data
+from drift.report.pages import family_links
+from drift.report.plan import Lab, opened
+from drift.report.tables import Record, each, evidence, rates_over_runs, readings
 from drift.stats.power import Delay, delay
 
 #: Processes drawn, the state-setting one first; how each is drawn.
@@ -337,79 +329,6 @@ def _level(lab: Lab, model: str, since: int, rows: pd.DataFrame) -> Markup:
 
 
 @opened
-def answers(lab: Lab) -> Markup:
-    """Return the answers whose canonical label moved, before each change and after it."""
-    parts = []
-    for model in lab.changed:
-        numbers, pairs = _pairs(lab, model)
-        head = "<h3>{}: runs {} and {}, {} families with another label</h3>"
-        parts += [html(head, model, *numbers, len(pairs)), *pairs]
-    return joined(parts or [html("<p>No change is reached yet.</p>")], "\n")
-
-
-def example(record: Record) -> Markup:
-    """Return for the front page one question with its answers before and after a change."""
-    if not record.reading or closed(record):
-        return Markup("")
-    lab = Lab(record)
-    pairs = (pair for model in reversed(lab.changed) for pair in _pairs(lab, model)[1])
-    return next(pairs, Markup(""))
-
-
-def _pairs(lab: Lab, model: str) -> tuple[tuple[int, int], list[Markup]]:
-    """Return the numbers of two runs and the answers whose canonical label differs in them.
-
-    They are the last run before the change and the first after it or, where home entered a
-    state later, the one in which it first did.
-    """
-    since = lab.changed[model]
-    entered = [run for what, run in lab.entered(model).items() if what.startswith("home ")]
-    numbers = since - 1, min((run for run in entered if run >= since), default=since)
-    before, after = (lab.record.stored(lab.record.runs[n - 1]) for n in numbers)
-    moved = _moved(model, before, after)
-    return numbers, [_pair(lab.record, model, key, numbers, (before, after)) for key in moved]
-
-
-def _moved(model: str, before: StoredRun, after: StoredRun) -> Iterator[str]:
-    for (of, key), row in sorted(before.answers.items()):
-        labels = row.get("label"), after.answers.get((of, key), {}).get("label")
-        told = of == model and key.endswith("#en-1") and {*labels} == {*DETERMINED}
-        if told:
-            yield key
-
-
-def _pair(
-    record: Record, model: str, key: str, numbers: tuple[int, int], runs: tuple[StoredRun, ...]
-) -> Markup:
-    family, _, variant = key.partition("#")
-    sides = [
-        _side(record, head, f"{number} ({run.reading['run']})", run.answers[model, key])
-        for head, number, run in zip(("Before", "After"), numbers, runs, strict=True)
-    ]
-    question = runs[1].prompts.get(key) or "The record holds no copy of the question."
-    texts = {"question": question, "before": sides[0], "after": sides[1]}
-    where = {"family": family_links([family]), "variant": variant, "model": model}
-    return fill(record.root, "pair", **texts, **where)
-
-
-def _side(record: Record, head: str, run: str, row: Mapping[str, Any]) -> Markup:
-    """Return an answer with its label, what decided marked, and the rule."""
-    text, (start, end) = row["text"][:SHOWN], row.get("span") or (0, 0)
-    marked = html("{}<mark>{}</mark>{}", text[:start], text[start:end], text[end:])
-    cut = Markup('\n<i class="drift-cut">The record holds the whole text.</i>')
-    facts = {"Rule": row["rule"]} | ({"Status": row["status"]} if row["status"] != "ok" else {})
-    return fill(
-        record.root,
-        "side",
-        head=head,
-        run=run,
-        chip=chip(row["label"]),
-        text=joined([marked if end else text, cut if len(row["text"]) > SHOWN else ""]),
-        facts=joined(html("<div><dt>{}</dt><dd>{}</dd></div>", *it) for it in facts.items()),
-    )
-
-
-@opened
 def cost(lab: Lab) -> Markup:
     """Return tokens and minutes of each subject, in all and in a canonical run, and of all runs."""
     frame = pd.DataFrame(list(_spent(lab)))
@@ -460,95 +379,3 @@ def _spent(lab: Lab) -> Iterator[dict[str, Any]]:
                 "minutes": (max(ends) - min(asked)).total_seconds() / 60 if mine else 0.0,
                 "answers": len(mine),
             }
-
-
-@opened
-def judges(lab: Lab) -> Markup:
-    """Return every judge of the record, the labels that moved, and whether any entry did."""
-    record, named = lab.record, dict[str, Any]()
-    versions = {it["judge"]["rules"]: it["judge"] for it in record.registrations.values()}
-    counts: dict[str, list[int]] = {}
-    lost = Counter[str]()
-    for line, _ in record.sealed:
-        judge = line.body["judge"] if line.kind == "labels" else {}
-        if judge.get("rules") in versions:
-            named[judge["rules"]] = judge
-            path = record.store.labels(judge_folder(judge), line.body["run"])
-            lost[judge["rules"]] += not exists(path)
-            found = len(read_rows(path)) if exists(path) else 0
-            counts.setdefault(judge["rules"], []).append(found)
-    registered, hashed = record.reading["judge"]["rules"], '<span class="drift-hash">{}</span>'
-    rows = [
-        {
-            "Judge": f"{judge['id']}, version {versions[rules].get('version', 'not stated')}",
-            "Rules": html(hashed, rules),
-            "Fingerprint": html(hashed, judge["fingerprint"]),
-            "Labels": f"{sum(counts[rules]):,}",
-            "Runs": len(counts[rules]),
-            "Read as registered": "yes" if rules == registered else "no, a declared rescoring",
-        }
-        for rules, judge in named.items()
-    ]
-    others = [rules for rules in named if rules != registered]
-    missing = (
-        "<p>Labels of {} are missing, those of {} of {} runs under rules {:.12}: nothing is held "
-        "against them, and <code>drift verify</code> says which.</p>"
-    )
-    parts = [
-        html(missing, named[rules]["id"], lost[rules], len(counts[rules]), rules)
-        if lost[rules]
-        else _rescored(lab, registered, rules)
-        for rules in others
-    ]
-    alone = html("<p>No other judge has labelled this record.</p>")
-    return joined([table(pd.DataFrame(rows)), *(parts or [alone])])
-
-
-def _rescored(lab: Lab, registered: str, rules: str) -> Markup:
-    """Return what another judge's labels move, and the entries that would differ under them."""
-    record = lab.record
-    found = compare_judges(record.store.folder, registered, rules, workers=1)
-    moves = [move for move in found.moves if move.run in lab.numbers]
-    rows = [
-        {
-            "Run": lab.numbers[move.run],
-            "Subject": move.model,
-            "Arm": move.key,
-            "Registered judge": f"{move.before} by {move.before_rule}",
-            "Rescored": f"{move.after} by {move.after_rule}",
-        }
-        for move in moves
-    ]
-    canonical = sum(move.key.endswith("#en-1") for move in moves)
-    said = (
-        "<p>Under rules {:.12} {} of {:,} labels differ; {} of them are of canonical arms, which "
-    )
-    said += "alone enter the alarm. {}</p>"
-    under = _differing(record, rules)
-    text = html(said, rules, len(moves), found.labels, canonical, under)
-    return joined([text, table(pd.DataFrame(rows), empty="No label moves.")])
-
-
-def _differing(record: Record, rules: str) -> Markup:
-    """Say whether the alarm, read over another judge's labels, enters the same states."""
-    lines = [line for line, _ in record.sealed]
-    read = [derived.reading for _, derived in derive_under(record.store, lines, rules)]
-    if len(read) < len(record.runs):
-        said = "It has labelled {} of {} runs: no second reading."
-        return html(said, len(read), len(record.runs))
-    here, there = (_entries(models) for models in (record.models, read[-1]["models"]))
-    if here == there:
-        said = "The same analysis read over its labels enters the same {} states in the same runs."
-        return html(said, len(here))
-    said = "Read over its labels, the same analysis differs in {}."
-    return html(f"<b>{said}</b>", ", ".join(" ".join(it[:2]) for it in sorted(here ^ there)))
-
-
-def _entries(models: Mapping[str, Any]) -> set[tuple[str, str, str]]:
-    """Return every state that was entered: model, process and state, run."""
-    return {
-        (model, state, run)
-        for model, found in models.items()
-        for watch in found["alarm"]["watches"]
-        for state, run in watch["entered"].items()
-    }

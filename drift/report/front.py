@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drift.report import course, lab
+from drift.report import lab, pairs
 from drift.report.display import no_run
 from drift.report.markup import Markup, escaped, fill, html, joined, percent, when
 from drift.report.pages import (
@@ -70,7 +70,7 @@ def _at(record: Record) -> Markup:
         head=head(record),
         when=when(record.reading["started_at"]),
         models=shown,
-        lab=joined([lab.headline(record), course.example(record)]),
+        lab=joined([lab.headline(record), pairs.example(record)]),
         more=joined(
             html(' · <a href="{0}.html">{0}</a>', page)
             for page, path in (("truth", record.store.truth), ("lab", record.store.plan))

@@ -24,7 +24,7 @@ from drift.errors import ConfigurationError
 from drift.lab import record_runs
 from drift.probing import embedded
 from drift.records.store import Store, read_bytes, read_rows
-from drift.report import alarm, course, front, lab, load_record
+from drift.report import alarm, course, front, lab, load_record, pairs, plan, rescoring
 from drift.report.display import Shown
 from drift.report.tables import Record, each
 from drift.stats.power import delay
@@ -67,7 +67,7 @@ words = "words that nobody registered"
 """
 PIECES = (
     *(lab.summary, lab.expectations, lab.knowledge, lab.done, lab.processes),
-    *(course.churn, course.level, course.answers, course.cost, course.judges),
+    *(course.churn, course.level, pairs.answers, course.cost, rescoring.judges),
 )
 
 
@@ -86,9 +86,9 @@ def first_paragraph(record: Record) -> str:
 @pytest.fixture
 def made(project: Path, tmp_path: Path, clock: Ticking, monkeypatch: pytest.MonkeyPatch) -> Record:
     """A record whose subject refuses every canonical question about law once it is hotter."""
-    plan = tmp_path / "hidden.toml"
-    plan.write_text(PLAN)
-    digest = sha256_hex(plan.read_bytes())
+    hidden = tmp_path / "hidden.toml"
+    hidden.write_text(PLAN)
+    digest = sha256_hex(hidden.read_bytes())
     panel = PANEL.format(digest=digest).replace("home alone sets a state", WORDS) + "".join(
         MODEL.format(key=key) for key in ("still", "subject")
     )
@@ -113,7 +113,7 @@ def made(project: Path, tmp_path: Path, clock: Ticking, monkeypatch: pytest.Monk
         monkeypatch.setattr("drift.refresh.weights_path", lambda name, root: Path(name))
         of = record(project, clock)
         with of.opened():
-            record_runs(of, plan, say=lambda text: clock.advance(seconds=90))
+            record_runs(of, hidden, say=lambda text: clock.advance(seconds=90))
     return load_record("test", root=project)
 
 
@@ -152,25 +152,25 @@ def test_an_alarm_that_came_where_none_was_expected_stands_in_the_first_paragrap
 @pytest.mark.parametrize(
     ("model", "state", "number", "verdict"),
     [
-        ("subject", "home watch", 2, lab.BEFORE),
-        ("subject", "mixture alarm", 2, lab.BEFORE),
-        ("subject", "home watch", 3, lab.AS_REGISTERED),
-        ("subject", "mixture alarm", 3, lab.UNSAID),
-        ("still", "home alarm", 3, lab.UNEXPECTED),
-        ("still", "pairs alarm", 3, lab.UNSAID),
+        ("subject", "home watch", 2, plan.BEFORE),
+        ("subject", "mixture alarm", 2, plan.BEFORE),
+        ("subject", "home watch", 3, plan.AS_REGISTERED),
+        ("subject", "mixture alarm", 3, plan.UNSAID),
+        ("still", "home alarm", 3, plan.UNEXPECTED),
+        ("still", "pairs alarm", 3, plan.UNSAID),
     ],
 )
 def test_what_came_is_judged_by_what_was_registered_of_it_and_by_the_change(
     made: Record, model: str, state: str, number: int, verdict: str
 ) -> None:
-    outcomes = lab.Lab(entering(made, model, state, number)).outcomes
+    outcomes = plan.Lab(entering(made, model, state, number)).outcomes
     [found] = [it for it in outcomes if it.model == model and f"{it.process} {it.state}" == state]
     assert (found.entered, found.verdict) == (number, verdict)
 
 
 @pytest.mark.parametrize(
     ("after", "entered", "verdict"),
-    [((1, 1), 3, lab.EARLY), ((0, 0), 4, lab.LATE), ((0, 9), None, lab.PENDING)],
+    [((1, 1), 3, plan.EARLY), ((0, 0), 4, plan.LATE), ((0, 9), None, plan.PENDING)],
 )
 def test_what_is_due_may_come_early_late_or_be_still_awaited(
     made: Record, after: tuple[int, int], entered: int | None, verdict: str
@@ -180,7 +180,7 @@ def test_what_is_due_may_come_early_late_or_be_still_awaited(
     record = entering(made, "subject", "home watch", entered) if entered else made
     [found] = [
         it
-        for it in lab.Lab(record).outcomes
+        for it in plan.Lab(record).outcomes
         if (it.model, it.process, it.state) == ("subject", "home", "watch")
     ]
     assert found.verdict == verdict
@@ -192,7 +192,7 @@ def test_an_expectation_that_was_not_registered_is_shown_and_not_used(made: Reco
     assert shown.count("no: not used") == 1
     said = first_paragraph(made)
     assert "Not used , for their words are not in the registration: still pairs." in said
-    assert {it.verdict for it in lab.Lab(made).outcomes if it.process == "pairs"} == {lab.UNSAID}
+    assert {it.verdict for it in plan.Lab(made).outcomes if it.process == "pairs"} == {plan.UNSAID}
     assert made.panel["analysis"] in html_module.unescape(lab.words(made).text)
 
 
@@ -204,7 +204,7 @@ def test_a_plan_that_is_not_the_registered_one_is_not_read(made: Record) -> None
         assert said.startswith("plan.toml is not the plan that was registered (SHA-256 ")
         assert "hotter" not in said
     assert "plan.toml is not the plan" in visible(front.front_page([made], None))
-    assert course.example(made) == ""
+    assert pairs.example(made) == ""
 
 
 def test_a_declared_plan_that_is_not_opened_is_said_to_be_unknown(made: Record) -> None:
@@ -226,12 +226,12 @@ def test_a_plan_without_expectations_as_data_is_held_against_none(made: Record) 
     (made.root / "config" / "lab.toml").write_text(EXPECTED.format(digest="0" * 64, words=WORDS))
     assert "What was expected of this stands in words alone." in first_paragraph(made)
     assert "states no expectation of this plan" in visible(lab.expectations(made))
-    assert {it.verdict for it in lab.Lab(made).outcomes} == {lab.UNSAID}
+    assert {it.verdict for it in plan.Lab(made).outcomes} == {plan.UNSAID}
     assert "pilot" not in visible(lab.knowledge(made))
 
 
 def test_a_record_without_a_second_judge_says_so(made: Record) -> None:
-    said = visible(course.judges(made))
+    said = visible(rescoring.judges(made))
     assert "No other judge has labelled this record." in said
     assert said.count("version") == 1
 
@@ -242,7 +242,7 @@ def test_before_its_change_is_reached_a_record_shows_none(made: Record) -> None:
     assert said.startswith("2 runs: nothing was done so far to still, subject.")
     assert "The process home, which alone sets a state, entered so far: nothing." in said
     assert "No other expectation of a state failed so far." in said
-    for piece in (course.level, course.answers):
+    for piece in (course.level, pairs.answers):
         assert visible(piece(early)) == "No change is reached yet."
     assert "hotter" not in said
     first = load_record("test", root=made.root, as_of=made.runs[0])
@@ -252,7 +252,7 @@ def test_before_its_change_is_reached_a_record_shows_none(made: Record) -> None:
 
 
 def test_the_answers_that_moved_stand_side_by_side_with_what_decided(made: Record) -> None:
-    shown = course.answers(made).text
+    shown = pairs.answers(made).text
     runs = [made.stored(made.runs[n]).answers for n in (1, 2)]
     moved = [
         key
@@ -264,15 +264,15 @@ def test_the_answers_that_moved_stand_side_by_side_with_what_decided(made: Recor
     assert moved and shown.count("<article") == len(moved)
     assert f"subject: runs 2 and 3, {len(moved)} families with another label" in shown
     assert shown.count("<mark>") == len(moved)
-    assert "<article" in course.example(made)
+    assert "<article" in pairs.example(made)
 
 
 def test_a_hostile_answer_is_inert_on_the_page_and_in_front(made: Record) -> None:
     for number in (1, 2):
         for (model, _), row in made.stored(made.runs[number]).answers.items():
             if model == "subject":
-                row["text"] = "<script>alert(1)</script>" + "x" * course.SHOWN
-    for text in (course.answers(made).text, course.example(made)):
+                row["text"] = "<script>alert(1)</script>" + "x" * pairs.SHOWN
+    for text in (pairs.answers(made).text, pairs.example(made)):
         assert "<script>" not in text and "&#60;script&#62;" in text
         assert "The record holds the whole text." in text
 
@@ -286,7 +286,7 @@ def test_a_figure_that_is_not_in_the_words_it_is_read_from_is_refused(made: Reco
     ):
         path.write_text(text.replace(old, new))
         with pytest.raises(ConfigurationError, match=missing):
-            lab.Lab(made)
+            plan.Lab(made)
 
 
 def test_before_a_process_can_bet_its_silence_is_not_called_as_registered(made: Record) -> None:
@@ -298,17 +298,17 @@ def test_before_a_process_can_bet_its_silence_is_not_called_as_registered(made: 
 @pytest.mark.parametrize(
     ("counts", "runs", "verdict"),
     [
-        ([], 4, lab.CALIBRATING),
-        ([0, 0], 4, lab.VACUOUS),
-        ([0, 1], 4, lab.AS_REGISTERED),
-        ([0, 1], 3, lab.SO_FAR),
+        ([], 4, plan.CALIBRATING),
+        ([0, 0], 4, plan.VACUOUS),
+        ([0, 1], 4, plan.AS_REGISTERED),
+        ([0, 1], 3, plan.SO_FAR),
     ],
 )
 def test_silence_is_worth_what_could_have_been_entered(
     made: Record, monkeypatch: pytest.MonkeyPatch, counts: list[int], runs: int, verdict: str
 ) -> None:
-    monkeypatch.setattr(lab.Lab, "counts", lambda self, model, process: counts)
-    shown = lab.Lab(load_record("test", root=made.root, as_of=made.runs[runs - 1]))
+    monkeypatch.setattr(plan.Lab, "counts", lambda self, model, process: counts)
+    shown = plan.Lab(load_record("test", root=made.root, as_of=made.runs[runs - 1]))
     [found] = {it.verdict for it in shown.outcomes if (it.model, it.process) == ("still", "home")}
     assert found == verdict
     assert lab.SILENT[verdict].format("<b>still</b> home") in lab.summary(shown.record).text
@@ -323,7 +323,7 @@ def test_labels_of_a_rescoring_that_are_missing_are_said_to_be(tmp_path: Path) -
     }.keys() - {registered}
     [path] = (folder / "labels").glob(f"*{rules[:12]}/{record.runs[0]}.*")
     path.unlink()
-    said = visible(course.judges(record))
+    said = visible(rescoring.judges(record))
     assert f"are missing, those of 1 of 78 runs under rules {rules[:12]}" in said
     assert "drift verify says which" in said
 
@@ -371,8 +371,8 @@ def test_the_first_paragraph_says_that_home_came_late_and_pairs_unexpected(
 ) -> None:
     rows = read_rows(ROOT / "data/lab/findings.jsonl")
     runs = {row["arm"]: numbers[row["run"]] for row in rows if row["kind"] == "alarm_state"}
-    plan = load_toml(ROOT / "data/lab/plan.toml", kind="plan")
-    [changed] = {it["run"] for it in plan["interventions"]}
+    opened = load_toml(ROOT / "data/lab/plan.toml", kind="plan")
+    [changed] = {it["run"] for it in opened["interventions"]}
     home, pairs = runs["home watch 1"], runs["pairs alarm 1"]
     assert home > changed + 15
     said = first_paragraph(shipped)
@@ -380,7 +380,7 @@ def test_the_first_paragraph_says_that_home_came_late_and_pairs_unexpected(
     assert f"heated home watch {late}{changed + 15}: later than registered)" in said
     assert f"heated pairs alarm in run {pairs}" in said
     assert "home alarm" not in said
-    for it in plan["interventions"]:
+    for it in opened["interventions"]:
         assert f"{it['model']} ({it['what']}" in said
         assert it["server"].get("system_prompt", "") in html_module.unescape(said)
 
@@ -485,10 +485,10 @@ def test_a_subject_that_never_flipped_is_said_to_have_had_nothing_to_ring_on(
         if not any(row["flips"] for row in rows if row["model"] == model)
     }
     assert still == {"reference"}
-    vacuous = {it.model for it in lab.Lab(shipped).outcomes if it.verdict == lab.VACUOUS}
+    vacuous = {it.model for it in plan.Lab(shipped).outcomes if it.verdict == plan.VACUOUS}
     assert vacuous == still
     said = visible(lab.summary(shipped))
-    every = ", ".join(lab.READ)
+    every = ", ".join(plan.READ)
     assert f"as registered, and could not have: reference {every}. A state needs a count" in said
     assert "and nothing about false alarms" in said
     assert "Entered nothing, as registered: operator home, panel, pairs." in said
@@ -518,7 +518,7 @@ def test_the_look_at_the_change_is_said_to_count_for_nothing(shipped: Record) ->
 
 
 def test_the_settings_before_the_change_are_those_of_the_panel(shipped: Record) -> None:
-    stated = lab.Lab(shipped).stated.server
+    stated = plan.Lab(shipped).stated.server
     assert [model.server for model in load_panel("lab", root=ROOT).models] == [stated] * 3
 
 
@@ -527,7 +527,7 @@ def test_subjects_with_the_same_weights_are_said_to_be_one_until_the_change(
 ) -> None:
     models = [line["models"] for line in chain if line["kind"] == "run"]
     alike = [it["heated"]["responses"] == it["operator"]["responses"] for it in models]
-    before = lab.Lab(shipped).changed["heated"] - 1
+    before = plan.Lab(shipped).changed["heated"] - 1
     assert f"in {sum(alike[:before])} of the {before} runs before" in visible(lab.done(shipped))
     assert not any(alike[before:])
 
@@ -558,7 +558,7 @@ def test_the_families_shown_side_by_side_are_those_that_were_dated(shipped: Reco
         for row in read_rows(ROOT / "data/lab/findings.jsonl")
         if row["run"] == shipped.runs[52] and row["model"] == "operator" and "family" in row
     ]
-    shown = course.answers(shipped).text.partition("<h3>operator")[2].partition("<h3>heated:")[0]
+    shown = pairs.answers(shipped).text.partition("<h3>operator")[2].partition("<h3>heated:")[0]
     assert shown.count("<article") == len(dated) > 0
     for row in dated:
         assert f'transcripts.html#{row["family"].replace("/", "-")}"' in shown
@@ -595,7 +595,7 @@ def test_a_rescoring_lists_the_labels_that_moved_and_says_that_no_entry_did(
     lines = [line for line in chain if line["kind"] == "labels"]
     read = {it["run"]: labels(it["judge"], it["run"]) for it in lines
             if it["judge"]["rules"] == registered}  # fmt: skip
-    said = visible(course.judges(shipped))
+    said = visible(rescoring.judges(shipped))
     others = {it["judge"]["rules"] for it in lines} - {registered}
     assert others
     for line in lines:
