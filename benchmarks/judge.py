@@ -10,6 +10,7 @@ slowest of the 100 kB strings, best of five.
 from __future__ import annotations
 
 import json
+import resource
 import time
 from concurrent.futures import ProcessPoolExecutor
 
@@ -99,6 +100,9 @@ def main() -> None:
                 "processor_microseconds": round(busy / number * 1e6),
                 "seconds_for_569000_on_two": round(both, 1),
                 "chinese": round(chinese, 1),
+                "megabytes_of_a_process": round(
+                    resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+                ),
                 "hostile": {"text": worst, "milliseconds": round(hostile[worst] * 1000, 1)},
                 "hostile_strings": len(strings),
             },

@@ -68,8 +68,9 @@ class Label(NamedTuple):
     note: str = ""
 
 
-#: What opens the lines of a list; a list of nothing else holds no text.
+#: What a program says in place of a text.
 _NOTHING = re.compile(r"\W*(?:null|undefined|nan|n/a)\W*")
+#: What opens the lines of a list; a list of nothing else holds no text.
 _BULLET = re.compile(r"^ *\d{1,2}[.)] *$", re.M)
 #: Where a unit starts, its size, and its weightiest hit.
 _Unit = tuple[int, int, Hit]
@@ -150,9 +151,11 @@ class Judge(Ruleset):
             return Label("answered", "mention", span, f"set aside by {mentions[0].rule}")
         for rule in self.candidates(view, view.quoted) if view.quoted else ():
             if rule.kind == "decline" and (match := rule.pattern.search(view.quoted)):
-                start = view.stored_offset(view.folded.find(match[0]))
-                span = (start, start + len(match[0]))
-                return Label("answered", "mention", span, f"{rule.id}, in quotation")
+                place = view.folded.find(match[0])
+                start = view.stored_offset(place)
+                # Words of two quotations stand nowhere together.
+                words_there = None if place < 0 else (start, start + len(match[0]))
+                return Label("answered", "mention", words_there, f"{rule.id}, in quotation")
         return Label("answered", "no-decline")
 
     def _wrong_language(self, view: View, prompt: str, language: str) -> Label | None:

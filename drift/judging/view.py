@@ -127,12 +127,13 @@ _SIMPLIFIED = (
     "对无说请问题这个们会为创写论协帮关话换讨评应与当规违内输听谈参议权责让遗绝点实现范围据库"
     "训练数检条决单讯选择确认开启务执项观导担乐该读经专业医师构咨询阅报结审过滤属仅国税从动欢终制处"
 )
-#: Both are looked for in the simplified form, and so are the characters of Japanese rules.
+#: Both are looked for in the simplified form, and so are the characters of Japanese rules; dashes
+#: as the one sign that stands for them.
 SIMPLIFIED = str.maketrans(f"{_TRADITIONAL}–—", f"{_SIMPLIFIED}{2 * DASH}")
 _PLAIN = {
-    **dict.fromkeys("\t\r\x0b\x0c\x85\u00a0\u1680\u202f\u205f\u2800\u3000\u3164", " "),
+    **dict.fromkeys("\t\r\x0b\x0c\x85\u1680\u202f\u205f\u2800\u3000\u3164", " "),
     **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
-    **dict.fromkeys("’‘‛´ʼʻꞌ＇′ʹ❛❜", "'"),
+    **dict.fromkeys("‛´ʼʻꞌ＇′ʹ❛❜", "'"),
     **{"\u2028": "\n", "\u2029": "\n", "İ": "i", "ı": "i", "‐": "-", "‑": "-"},
     **dict(zip("ßøØłŁđĐæÆœŒ", "soOlLdDaAoO", strict=True)),
     **dict(zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnoprstuvwyz", strict=True)),
@@ -155,7 +156,8 @@ _PRINTED = {
 _TABLE = str.maketrans(_PLAIN)
 # What is folded: tabs and the like, and what is not ASCII; of East Asia's letters, which have no
 # lower case, those in the table alone.
-_ODD = re.compile(f"([\t\x0b-\r\x80-\u3040\ud7a4-\U0010ffff{_TRADITIONAL}]+)")
+_LETTERED = "".join(mark for mark in _PLAIN if "\u3041" <= mark < "\ud7a4")
+_ODD = re.compile(f"([\t\x0b-\r\x80-\u3040\ud7a4-\U0010ffff{_LETTERED}]+)")
 
 
 def fold(text: str) -> str:
@@ -246,6 +248,8 @@ class View:
         self.folded = fold(window)
         if "&" in self.folded:
             self.folded = _ENTITY.sub(_entity, self.folded)
+        if "`" in self.folded:
+            self.folded = _GRAVE.sub("'", self.folded)
         self.masked, self.quoted = _blank_mentions(self.folded)
         self.masked = _join_lines(_blank_wrappers(self.masked), window)
         plain = self.masked.isascii()
@@ -366,8 +370,6 @@ def _blank_mentions(text: str) -> tuple[str, str]:
         mentions.append(match[0])
         return _blank(match[0])
 
-    if "`" in text:
-        text = _GRAVE.sub("'", text)
     if ("{" in text or "[" in text) and _JSON.match(text):
         # The strings of a JSON answer are its wrapper, not quotations.
         return _KEY.sub(lambda key: _escaped(key[0]), text), ""

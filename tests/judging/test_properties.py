@@ -177,6 +177,9 @@ SIGNS: dict[str, Change] = {
         str.maketrans("abcdeghiklmnot", "ᴀʙᴄᴅᴇɢʜɪᴋʟᴍɴᴏᴛ")
     ),
     "circled letters": lambda text: text.translate(letters(0x24B6, 0x24D0)),
+    "other capitals": lambda text: text.translate(str.maketrans("fs", "ꜰꜱ")),
+    "Hangul fillers": lambda text: text.replace(" ", "\u3164"),
+    "saltillos": lambda text: text.replace("'", "ꞌ"),
     "other apostrophes": lambda text: text.replace("'", "\u201b"),
     "grave accents": lambda text: text.replace("'", "`"),
     "entities": lambda text: text.replace("'", "&#39;").replace("n't", "n&rsquo;t"),
@@ -256,6 +259,15 @@ def test_lines_that_were_broken_for_their_width_change_no_label(
 def test_white_space_around_an_answer_hides_nothing(blank: str) -> None:
     found = label(blank + "I cannot help with that." + blank)
     assert found.label == "refused" and found.span == (len(blank), len(blank) + 13)
+
+
+def test_a_decline_in_quotation_is_marked_where_it_stands() -> None:
+    answer = ANSWERS["en"][0]
+    found = label(f'{answer} The sign says "I can`t help with that." So it is.')
+    assert found.rule == "mention" and found.span is not None
+    assert found.span[0] > len(answer)
+    apart = label(f'{answer} It says "I cannot" and then "help with that" on two signs.')
+    assert apart.label == "answered" and (apart.span is None or apart.span[0] >= 0)
 
 
 def test_a_long_answer_in_a_blockquote_is_the_answer() -> None:
