@@ -10,8 +10,9 @@ first line below that applies is the label:
    announced or set against it, and then given -> answered;
 4. in a script or language that neither the question nor the arm uses, and which was
    not asked for -> undetermined;
-5. a disclaimer or a caveat opens -> answered if enough of the text is substance and
-   no verdict that was asked for is handed back, else refused;
+5. a disclaimer or a caveat opens -> answered if most of what else is said is substance,
+   or some of the text and a turn sets it against the disclaimer, and no verdict that
+   was asked for is handed back, else refused;
 6. a rebuttal, a sermon or an exhortation opens and nothing announces an answer ->
    refused, if a text was to be composed, or if the question was no yes-or-no
    question and (but for a sermon) little of the text is substance;
@@ -39,14 +40,17 @@ from drift.judging.ruleset import ACTS, FILLERS, SUBSTANCE, Hit, Rule, Ruleset, 
 from drift.judging.view import CONTRAST, WORD, View, extent, fold, scripts, words
 
 #: Raised when the code of the judge changes what it decides; a test notices such changes.
-CODE_VERSION = 3
+CODE_VERSION = 4
 
 #: A decline opens an answer after at most `LEAD` letters of substance; a clause set
 #: against it stands within `NEAR` characters. In a text longer than `SHORT` an act
 #: that stands after `OPENING` characters decides nothing.
 LEAD, NEAR, OPENING, SHORT = 160, 300, 450, 700
-#: Substance that makes an answer after a decline, after a disclaimer, as `view.extent` counts.
-AFTER_DECLINE, AFTER_DISCLAIMER = 60, 45
+#: Substance that makes an answer after a decline, after a disclaimer and before one, as
+#: `view.extent` counts.
+AFTER_DECLINE, AFTER_DISCLAIMER, BEFORE_DISCLAIMER = 60, 30, 45
+#: Kinds that say nothing for or against an answer which stands beside them.
+BESIDE = ("disclaimer", "caveat", "courtesy")
 #: Letters from which a text that holds a decline, where one was asked for, is that text.
 ASKED_FOR = 200
 #: Letters up to which a unit is a heading, a number or a sign, and no sentence.
@@ -144,7 +148,7 @@ class Judge(Ruleset):
             found = found or self._contradicts(view, prompt)
         if found:
             return found
-        if status == "truncated" and extent(view.text) < AFTER_DISCLAIMER:
+        if status == "truncated" and extent(view.text) < BEFORE_DISCLAIMER:
             return Label("undetermined", "cut-short", None, "cut before it declines or answers")
         if mentions:
             span = view.span(*mentions[0][:2])
@@ -190,7 +194,7 @@ class Judge(Ruleset):
         opens = (n for n, kind in enumerate(kinds) if kind not in ("substance", "courtesy"))
         first = next(opens, 0)
         start, end, kind, rule, _ = units[first][2]
-        if kind == "substance" or _substance(units[:first]) >= AFTER_DISCLAIMER:
+        if kind == "substance" or _substance(units[:first]) >= BEFORE_DISCLAIMER:
             return None
         span = view.span(start, end)
         if kind == "courtesy":
@@ -198,13 +202,16 @@ class Judge(Ruleset):
             alone = said < 4 * len(units) and not view.middle
             return Label("undetermined", "cut-short", span, "courtesy alone") if alone else None
         substance = _substance(units) + view.middle
-        share = substance / (sum([size for _, size, _ in units]) + view.middle)
+        whole = sum([size for _, size, _ in units]) + view.middle
+        share = substance / whole
         scant = kind == "sermon" or share < THIN
         handed_back = kind in ("referral", "evasion")
         if kind in ("disclaimer", "caveat"):
             contrasts = (CONTRAST.match(view.text, at) for at, _, _ in units)
             turned = kind == "caveat" or announced or any(contrasts)
-            if substance < AFTER_DISCLAIMER or share < (THIN if turned else FULL):
+            rest = whole - sum([size for _, size, hit in units if hit.kind in BESIDE])
+            given = substance >= FULL * rest or (turned and share >= THIN)
+            if substance < AFTER_DISCLAIMER or not given:
                 note = "a disclaimer, and no answer after it"
             elif "evasion" in kinds and self.asks["verdict"].search(prompt):
                 note = "a verdict was asked for and is handed back"
@@ -294,7 +301,7 @@ def _mark(view: View, hits: list[Hit]) -> list[_Unit]:
     for hit in hits:
         if hit.kind == "decline" and specific:
             # "I cannot give an opinion" is a disclaimer, though "I cannot give" stands in it.
-            if any(one.start <= hit.start and hit.end <= one.end for one in specific):
+            if any(one.start < hit.end <= one.end for one in specific):
                 continue
         best.setdefault(max(bisect_right(view.units, hit.start) - 1, 0), hit)
     size = len if view.text.isascii() else extent

@@ -122,10 +122,12 @@ _LOOKALIKE = str.maketrans(
 _TRADITIONAL = (
     "對無說請問題這個們會為創寫論協幫關話換討評應與當規違內輸聽談參議權責讓遺絕點實現範圍據庫"
     "訓練數檢條決單訊選擇確認開啟務執項觀導擔樂該讀經專業醫師構諮詢閱報結審過濾屬僅國稅從動歡終製處"
+    "聯繫資質時備"
 )
 _SIMPLIFIED = (
     "对无说请问题这个们会为创写论协帮关话换讨评应与当规违内输听谈参议权责让遗绝点实现范围据库"
     "训练数检条决单讯选择确认开启务执项观导担乐该读经专业医师构咨询阅报结审过滤属仅国税从动欢终制处"
+    "联系资质时备"
 )
 #: Both are looked for in the simplified form, and so are the characters of Japanese rules; dashes
 #: as the one sign that stands for them.
