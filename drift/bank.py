@@ -3,6 +3,8 @@
 A family is one question in three English wordings and, for some, a Simplified
 Chinese twin of the first. :func:`check_bank` names every problem of a bank
 with its place in the file; :func:`load_bank` refuses a bank that has any.
+:func:`check_document`, :func:`entry_problems` and :func:`load_document` hold any
+corpus to the same.
 :func:`registry_hash` commits to the prompt texts themselves: rewording one
 character makes another registration.
 """
@@ -13,11 +15,11 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -32,12 +34,19 @@ VARIANTS = ("en-1", "en-2", "en-3")
 #: ignored; each Chinese character counts as a word.
 NEAR_IDENTICAL = 0.8
 
-#: A larger bank file is refused.
+#: A larger file is refused.
 MAX_BYTES = 1_000_000
 
 _SLUG = "[a-z0-9]+(-[a-z0-9]+)*"
-_FORBID = ConfigDict(extra="forbid")
-_PROMPT = re.compile(r"families\[\d+\]\.(wordings|zh)(\[\d+\])?")
+CorpusName = Annotated[str, Field(pattern="^[a-z0-9]+([_-][a-z0-9]+)*$")]
+Version = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}$")]
+
+FORBID = ConfigDict(extra="forbid")
+#: Where the prompts of each language stand.
+_PROMPTS = {
+    "en": re.compile(r"families\[\d+\]\.wordings(\[\d+\])?"),
+    "zh": re.compile(r"families\[\d+\]\.zh(\[\d+\])?"),
+}
 _TOKEN = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")
 _LATIN_PROSE = re.compile(r"[A-Za-z]+(?:[ ,'’-]+[A-Za-z]+){2,}")
 # Unicode calls these letters or marks, though they leave nothing to see.
@@ -56,7 +65,7 @@ _TWICE = object()
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with a bank, and its place: ``families[3].wordings[1]``."""
+    """One thing that is wrong with a corpus, and its place: ``families[3].wordings[1]``."""
 
     path: str
     what: str
@@ -78,15 +87,21 @@ class Arm:
         return self.variant == VARIANTS[0]
 
 
-@checked_dataclass(frozen=True, config=_FORBID)
-class Family:
-    """One question of the bank: the statistical unit."""
+@checked_dataclass(frozen=True, config=FORBID)
+class Entry:
+    """What every item of a corpus states about itself."""
 
     id: Annotated[str, Field(pattern=f"^{_SLUG}/{_SLUG}$")]
     topic: Annotated[str, Field(pattern=f"^{_SLUG}$")]
     control: StrictBool
     why_benign: str
     provenance: str
+
+
+@checked_dataclass(frozen=True, config=FORBID)
+class Family(Entry):
+    """One question of the bank: the statistical unit."""
+
     wordings: tuple[str, str, str]
     zh: str | None
 
@@ -124,7 +139,7 @@ class Bank:
 
 
 class _Counts(BaseModel):
-    model_config = _FORBID
+    model_config = FORBID
     families: StrictInt
     sensitive: StrictInt
     controls: StrictInt
@@ -132,9 +147,9 @@ class _Counts(BaseModel):
 
 
 class _Document(BaseModel):
-    model_config = _FORBID
-    name: str = Field(pattern="^[a-z0-9]+([_-][a-z0-9]+)*$")
-    version: str = Field(pattern=r"^(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}$")
+    model_config = FORBID
+    name: CorpusName
+    version: Version
     licence: str
     language_note: str
     counts: _Counts
@@ -161,28 +176,41 @@ def load_bank(path: Path) -> Bank:
     ConfigurationError if the file cannot be read, is larger than :data:`MAX_BYTES` or is
     not JSON (line and column are named), or if the bank has problems (all are named).
     """
-    try:
-        return _read(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigurationError(
-            f"probe bank cannot be used: {why}",
-            where=str(path),
-            next_step="correct it and run `drift bank check`",
-        ) from None
+    return load_document(path, _read, kind="probe bank", correct="run `drift bank check`")
 
 
 @lru_cache(maxsize=8)
 def _read(data: bytes) -> Bank:
     """Check a file's bytes once: a run reads the same bank from config and from its record."""
+    checked = _Document.model_validate(checked_document(data, check_bank))
+    return Bank(checked.name, checked.version, sha256_hex(data), checked.families)
+
+
+Read = TypeVar("Read")
+
+
+def load_document(path: Path, read: Callable[[bytes], Read], *, kind: str, correct: str) -> Read:
+    """Return what `read` makes of a file's bytes; ConfigurationError says what is wrong."""
+    try:
+        return read(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(
+            f"{kind} cannot be used: {why}",
+            where=str(path),
+            next_step=f"correct it and {correct}",
+        ) from None
+
+
+def checked_document(data: bytes, check: Callable[[Any], list[Problem]]) -> Any:
+    """Return the JSON document of a corpus; ValueError names every problem `check` finds."""
     if len(data) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES} bytes")
     document = json.loads(data.decode("utf-8"), object_pairs_hook=_once)
-    if problems := check_bank(document):
+    if problems := check(document):
         named = "".join(f"\n    {place}: {what}" for place, what in problems)
         raise ValueError(f"{len(problems)} problem(s):{named}")
-    checked = _Document.model_validate(document)
-    return Bank(checked.name, checked.version, sha256_hex(data), checked.families)
+    return document
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -197,24 +225,42 @@ def check_bank(document: Any) -> list[Problem]:
     that the file states; empty or untrimmed texts, characters that cannot be seen, the
     script of each wording, and duplicate or near-identical prompts over the whole bank.
     """
+    return check_document(document, _Document, "bank", prompts=_PROMPTS, further=_family_problems)
+
+
+Checked = TypeVar("Checked", bound=BaseModel)
+
+
+def check_document(
+    document: Any,
+    form: type[Checked],
+    name: str,
+    *,
+    prompts: Mapping[str, re.Pattern[str]],
+    further: Callable[[Checked], Iterable[Problem]],
+) -> list[Problem]:
+    """Return every problem of a corpus of this form, and those that `further` finds in it.
+
+    `prompts` says for each language where its prompts stand; `name` is the place of
+    what concerns the whole document.
+    """
     problems: list[Problem] = []
     try:
-        problems += _family_problems(_Document.model_validate(document))
+        problems += further(form.model_validate(document))
     except ValidationError as error:
         for item in error.errors(include_url=False):
-            what = _SAID.get(item["type"], item["msg"])
-            twice = item["input"] is _TWICE
-            problems.append(Problem(_path(item["loc"]), "key written twice" if twice else what))
-    prompts: list[tuple[str, str]] = []
+            what = "key written twice" if item["input"] is _TWICE else _SAID.get(item["type"])
+            problems.append(Problem(_path(item["loc"]) or name, what or item["msg"]))
+    asked: list[tuple[str, str]] = []
     for path, text in _texts((), document):
-        prompt = _PROMPT.fullmatch(path)
-        prompts += [(path, text)] if prompt else []
-        problems += [Problem(path, what) for what in _faults(text, prompt and prompt[1])]
-    return [*problems, *_likeness_problems(prompts)]
+        language = next((key for key, place in prompts.items() if place.fullmatch(path)), None)
+        asked += [(path, text)] if language else []
+        problems += [Problem(path or name, what) for what in _faults(text, language)]
+    return [*problems, *_likeness_problems(asked)]
 
 
 def _texts(loc: tuple[Any, ...], value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of every string, in a bank that may be of any form."""
+    """Yield the path and the text of every string, in a document of any form."""
     if isinstance(value, str):
         yield _path(loc), value
     items = value.items() if isinstance(value, dict) else ()
@@ -226,11 +272,11 @@ def _path(loc: tuple[Any, ...]) -> str:
     # An unknown key may hold anything, and the path is printed on a terminal.
     names = [k if re.fullmatch(r"\w+", str(k), re.ASCII) else ascii(k) for k in loc]
     joined = "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in names)
-    return joined.removeprefix(".") or "bank"
+    return joined.removeprefix(".")
 
 
-def _faults(text: str, field: str | None) -> Iterator[str]:
-    """Say what is wrong with one text; `field` is ``wordings``, ``zh`` or None."""
+def _faults(text: str, language: str | None) -> Iterator[str]:
+    """Say what is wrong with one text; `language` is that of a prompt, else None."""
     if text != text.strip() or not text:
         yield "space at the start or the end" if text.strip() else "empty"
     letters = {c for c in text if c.isalpha()}
@@ -239,10 +285,10 @@ def _faults(text: str, field: str | None) -> Iterator[str]:
     # Every category of control, format (bidi, zero width), surrogate and space but U+0020.
     hidden = {c for c in text if unicodedata.category(c)[0] in "CZ" and c != " "}
     found = {"invisible or control character": hidden | set(_BLANK.findall(text))}
-    if field == "wordings":
+    if language == "en":
         wide = {c for c in text if unicodedata.east_asian_width(c) in "WF"}
         found["wrong script for English:"] = (letters - latin) | wide
-    if field == "zh":
+    if language == "zh":
         if _LATIN_PROSE.search(text):
             yield "wrong script for Chinese: three Latin words in a row"
         if text.strip() and not han:
@@ -257,21 +303,28 @@ def _faults(text: str, field: str | None) -> Iterator[str]:
 
 
 def _family_problems(document: _Document) -> Iterator[Problem]:
-    """Compare ids with each other and with topics, and the families with the stated counts."""
-    families, first = document.families, dict[str, int]()
-    for number, family in enumerate(families):
-        if (earlier := first.setdefault(family.id, number)) != number:
-            yield Problem(f"families[{number}].id", f"same as families[{earlier}].id")
-        if family.id.partition("/")[0] != family.topic:
-            yield Problem(f"families[{number}].topic", "not what stands before / in the id")
-    controls = sum(family.control for family in families)
+    chinese = sum(family.zh is not None for family in document.families)
+    return entry_problems("families", document.families, document.counts, chinese)
+
+
+def entry_problems(
+    name: str, entries: Sequence[Entry], counts: Iterable[tuple[str, int]], chinese: int
+) -> Iterator[Problem]:
+    """Compare ids with each other and with topics, and the entries with the stated counts."""
+    first = dict[str, int]()
+    for number, entry in enumerate(entries):
+        if (earlier := first.setdefault(entry.id, number)) != number:
+            yield Problem(f"{name}[{number}].id", f"same as {name}[{earlier}].id")
+        if entry.id.partition("/")[0] != entry.topic:
+            yield Problem(f"{name}[{number}].topic", "not what stands before / in the id")
+    controls = sum(entry.control for entry in entries)
     found = {
-        "families": len(families),
-        "sensitive": len(families) - controls,
+        name: len(entries),
+        "sensitive": len(entries) - controls,
         "controls": controls,
-        "chinese": sum(family.zh is not None for family in families),
+        "chinese": chinese,
     }
-    for key, stated in document.counts:
+    for key, stated in counts:
         if stated != found[key]:
             yield Problem(f"counts.{key}", f"states {stated}, found {found[key]}")
 
