@@ -13,6 +13,11 @@ from drift.stats.agreement import Estimate as Estimate
 from drift.stats.agreement import cohen_kappa as cohen_kappa
 from drift.stats.agreement import corrected_rate as corrected_rate
 from drift.stats.agreement import rogan_gladen as rogan_gladen
+from drift.stats.attribution import Attribution as Attribution
+from drift.stats.attribution import Pairs as Pairs
+from drift.stats.attribution import attribute as attribute
+from drift.stats.attribution import paired_interval as paired_interval
+from drift.stats.attribution import pairs_of as pairs_of
 from drift.stats.conformal import Conformal as Conformal
 from drift.stats.conformal import conformal as conformal
 from drift.stats.conformal import uniform as uniform
@@ -27,6 +32,9 @@ from drift.stats.counts import pair_count as pair_count
 from drift.stats.counts import pair_counts as pair_counts
 from drift.stats.flips import Flips as Flips
 from drift.stats.flips import flips as flips
+from drift.stats.floor import Floor as Floor
+from drift.stats.floor import floor_value as floor_value
+from drift.stats.floor import noise_floor as noise_floor
 from drift.stats.guarantees import GUARANTEES as GUARANTEES
 from drift.stats.guarantees import Guarantee as Guarantee
 from drift.stats.guarantees import enters as enters

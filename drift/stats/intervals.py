@@ -10,7 +10,7 @@ from drift.stats.inputs import checked_count, checked_share
 
 @dataclass(frozen=True)
 class Interval:
-    """Two limits inside [0, 1]; both None, with a reason, if undefined."""
+    """Two limits, of a share or of a change; both None, with a reason, if undefined."""
 
     low: float | None
     high: float | None
