@@ -7,6 +7,7 @@
     ├── ConfigurationError      2   an option, a file in config/ or a panel is wrong
     ├── PausedError             3   budget, quota or rate limit: resume later
     ├── IntegrityError          4   a seal, a hash or an anchor does not hold
+    │   └── InstrumentDriftError  4   two batches were not measured with one instrument
     └── PartialError            5   a model, or more than a tenth of its arms, is missing
 
 Each message says what is wrong and, where it is known, where it was seen,
@@ -16,6 +17,7 @@ what was found, what was expected and what to do next.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class DriftError(Exception):
@@ -81,6 +83,18 @@ class IntegrityError(DriftError):
     """A seal, a hash or an anchor does not hold."""
 
     exit_code = 4
+
+
+class InstrumentDriftError(IntegrityError):
+    """Two batches were not measured with one instrument: `verdict` says what may be said.
+
+    `fields` are the pins that differ; it is empty where the reference moved.
+    """
+
+    def __init__(self, verdict: str, *, fields: tuple[Any, ...] = (), **more: Any) -> None:
+        super().__init__(verdict, **more)
+        self.verdict = verdict
+        self.fields = fields
 
 
 class PartialError(DriftError):

@@ -1,0 +1,294 @@
+"""The instrument: pins field by field, and which verdict two batches get."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drift.errors import ConfigurationError, InstrumentDriftError, IntegrityError
+from drift.instrument import Batch, Comparison, Field, Instrument, compare, judgement
+
+PARTS: dict[str, Any] = {
+    "target": {"parameters": {"temperature": "0"}, "max_tokens": 48, "system_prompt": None},
+    "identity": {"endpoint": "embedded", "model": "m", "weights_sha256": "1d"},
+    "reference": {"model": "still", "weights_sha256": "b1", "max_tokens": 48},
+    "elicitor": {"kind": "none"},
+    "judge": {"id": "rules", "rules": "e2", "fingerprint": "b4"},
+    "corpus": {"name": "probe_bank", "version": "1.0.0", "sha256": "e7"},
+    "client": {"method": "1"},
+}
+ITEMS = [f"item-{number:02}" for number in range(40)]
+FLOOR = 0.025
+
+
+def instrument(**parts: dict[str, Any]) -> Instrument:
+    """The instrument with the fields of some parts changed or added."""
+    return Instrument(**{name: part | parts.get(name, {}) for name, part in PARTS.items()})
+
+
+def labels(refused: int) -> dict[str, str | None]:
+    return {item: "refused" if at < refused else "answered" for at, item in enumerate(ITEMS)}
+
+
+def batch(
+    name: str, refused: int, reference: int = 20, *, model: str = "m", said: str = "x", **more: Any
+) -> Batch:
+    """A batch in which the first so many items are refused."""
+    texts, pins = dict.fromkeys(ITEMS, said), more.pop("instrument", instrument())
+    return Batch(name, model, pins, labels(refused), labels(reference), texts, **more)
+
+
+def verdict(base: Batch, candidate: Batch, **more: Any) -> str:
+    return judgement(base, candidate, **{"floor": FLOOR} | more).verdict
+
+
+def test_pins_are_flat_sorted_exact_and_frozen() -> None:
+    pins = dict(instrument(target={"parameters": {}, "top.p": "0.9"}).pins)
+    assert pins["target.parameters"] == "{}" and pins["target.top%2Ep"] == '"0.9"'
+    assert pins["target.system_prompt"] == "null" and pins["target.max_tokens"] == "48"
+    assert list(pins) == sorted(pins)
+    with pytest.raises(FrozenInstanceError):
+        instrument().pins = ()  # type: ignore[misc]
+    assert len({instrument(), instrument(), instrument(client={"method": "2"})}) == 2
+    given = {"parameters": {"temperature": Decimal("0.7")}}
+    one = instrument(target=given)
+    before = one.sha256
+    given["parameters"]["temperature"] = Decimal("0.9")
+    assert one.sha256 == before
+
+
+def test_a_difference_is_named_by_field_with_both_values() -> None:
+    hotter = instrument(target={"parameters": {"temperature": "0.9", "seed": 1}})
+    assert instrument().differences(hotter) == (
+        Field("target.parameters.seed", "absent", "1"),
+        Field("target.parameters.temperature", '"0"', '"0.9"'),
+    )
+    assert str(instrument().differences(hotter)[1]) == (
+        'target.parameters.temperature: "0" -> "0.9"'
+    )
+    assert hotter.differences(hotter) == ()
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, "1"), (1, True), (0, False), (None, "null")])
+def test_values_that_only_look_alike_differ(one: object, other: object) -> None:
+    first, second = instrument(target={"x": one}), instrument(target={"x": other})
+    assert [field.path for field in first.differences(second)] == ["target.x"]
+    assert first.sha256 != second.sha256
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(".%a2E", max_size=3), inner)
+    ),
+    max_leaves=6,
+)
+DOCUMENT = st.dictionaries(st.text(".%a2E", max_size=3), JSON, max_size=3)
+
+
+@given(DOCUMENT, DOCUMENT)
+def test_two_instruments_are_one_if_no_field_differs(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    first, second = instrument(client=one), instrument(client=other)
+    same = first.differences(second) == ()
+    assert same == (first == second) == (first.sha256 == second.sha256)
+    assert len(first.pins) == len(dict(first.pins))
+
+
+def test_a_float_is_no_pin() -> None:
+    with pytest.raises(ConfigurationError, match=r"float 0\.7"):
+        instrument(elicitor={"temperature": 0.7})
+
+
+def test_nothing_changed() -> None:
+    found = compare(batch("a", 20), batch("b", 20), floor=FLOOR)
+    assert (found.verdict, found.exit_code, found.fields) == ("no change shown", 0, ())
+    assert found.reference_delta == 0 and found.reason == "the target's change is within noise"
+
+
+def test_a_fall_under_equal_pins_is_the_targets() -> None:
+    found = compare(batch("a", 20), batch("b", 10), floor=FLOOR)
+    assert (found.verdict, found.exit_code) == ("attributable to the target", 0)
+    assert found.attribution is not None and found.attribution.delta == -0.25
+    assert found.change is not None and found.change.newly_answered == tuple(ITEMS[10:20])
+
+
+def test_a_reference_that_moved_beyond_its_floor_voids_and_hides_the_target() -> None:
+    with pytest.raises(InstrumentDriftError) as raised:
+        compare(batch("a", 20), batch("b", 10, reference=18), floor=FLOOR)
+    error = raised.value
+    assert error.verdict == (
+        "void: instrument drifted (reference moved -5.0 points, floor 2.5 points)"
+    )
+    assert isinstance(error, IntegrityError) and error.exit_code == 4 and error.fields == ()
+    assert "where: m: a -> b" in str(error) and "expected: a byte-identical" in str(error)
+    assert "drift instrument calibrate" in str(error.next_step)
+    found = judgement(batch("a", 20), batch("b", 10, reference=18), floor=FLOOR)
+    assert found.change is None and found.attribution is None and found.reference_delta == -0.05
+    assert verdict(batch("a", 20), batch("b", 10, reference=19)) == "attributable to the target"
+
+
+CHANGES: list[tuple[dict[str, Any], str]] = [
+    ({"target": {"max_tokens": 64}}, "target.max_tokens"),
+    ({"identity": {"weights_sha256": "2e"}}, "identity.weights_sha256"),
+    ({"reference": {"weights_sha256": "c2"}}, "reference.weights_sha256"),
+    ({"corpus": {"version": "1.0.1"}}, "corpus.version"),
+    ({"client": {"method": "2"}}, "client.method"),
+    (
+        {"elicitor": {"kind": "script"}, "judge": {"rules": "20"}},
+        "elicitor.kind, judge.rules",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "named"), CHANGES)
+def test_a_changed_pin_voids_and_is_named(parts: dict[str, Any], named: str) -> None:
+    candidate = batch("b", 10, instrument=instrument(**parts))
+    with pytest.raises(InstrumentDriftError) as raised:
+        compare(batch("a", 20), candidate, floor=FLOOR)
+    assert raised.value.verdict == f"void: instrument changed ({named})"
+    assert ", ".join(field.path for field in raised.value.fields) == named
+    assert all(f"{field.before} -> {field.after}" in str(raised.value.got)
+               for field in raised.value.fields)  # fmt: skip
+
+
+def test_a_changed_pin_is_named_even_where_the_items_are_others() -> None:
+    other = batch("b", 10, instrument=instrument(corpus={"version": "2"}))
+    fewer = replace(other, target={"x": None}, reference={"x": None})
+    assert verdict(batch("a", 20), fewer) == "void: instrument changed (corpus.version)"
+
+
+def test_an_elicitor_alone_makes_a_new_suite() -> None:
+    hot, hotter = (
+        instrument(elicitor={"kind": "model", "temperature": heat}) for heat in ("0.7", "0.9")
+    )
+    sides = [batch("a", 20, instrument=hot, seeds=1), batch("b", 10, instrument=hotter, seeds=1)]
+    found = judgement(sides[0], sides[1], floor=FLOOR)
+    assert found.verdict == "elicitor changed: new suite version, fresh baseline"
+    assert found.exit_code == 4 and found.attribution is None
+    assert [field.path for field in found.fields] == ["elicitor.temperature"]
+
+
+def test_two_models_named_apart_may_differ_in_identity_and_in_nothing_else() -> None:
+    other = instrument(identity={"model": "n", "weights_sha256": "2e"})
+    assert verdict(batch("a", 20), batch("b", 10, model="n", instrument=other)) == (
+        "attributable to the target"
+    )
+    longer = instrument(identity={"model": "n"}, target={"max_tokens": 64})
+    found = judgement(batch("a", 20), batch("b", 10, model="n", instrument=longer), floor=FLOOR)
+    assert found.verdict == "void: instrument changed (target.max_tokens)"
+    assert found.model == "m -> n"
+
+
+STRICTER = instrument(judge={"rules": "20"})
+
+
+def rescored(before: int, after: int, pins: Instrument = STRICTER) -> tuple[Batch, Batch]:
+    return batch("a", before, instrument=pins), batch("b", after, instrument=pins)
+
+
+def test_a_stricter_judge_on_the_same_answers_is_rescored() -> None:
+    sides = batch("a", 20), batch("b", 30, instrument=STRICTER)
+    asked = judgement(*sides, floor=FLOOR)
+    assert asked.unscored and asked.verdict == "void: instrument changed (judge.rules)"
+    found = compare(*sides, floor=FLOOR, rescored=rescored(30, 30))
+    assert found.verdict == (
+        "judge changed only: rescored from stored transcripts; no change shown"
+    )
+    assert found.exit_code == 0 and [str(field) for field in found.fields] == [
+        'judge.rules: "e2" -> "20"'
+    ]
+
+
+def test_across_judges_a_rise_may_hold_and_a_fall_never_does() -> None:
+    sides = batch("a", 20), batch("b", 30, instrument=STRICTER)
+    found = compare(*sides, floor=FLOOR, rescored=rescored(20, 30))
+    assert found.verdict.endswith("stored transcripts; attributable to the target")
+    with pytest.raises(InstrumentDriftError, match="void: a fall needs every pin") as raised:
+        compare(*sides, floor=FLOOR, rescored=rescored(30, 20))
+    assert raised.value.verdict.startswith("judge changed only: rescored from stored transcripts")
+    drifted = (rescored(20, 30)[0], batch("b", 30, reference=28, instrument=STRICTER))
+    assert "; void: instrument drifted (reference moved +20.0" in verdict(*sides, rescored=drifted)
+
+
+def test_a_rise_is_attributed_only_if_it_holds_on_labels_derived_anew() -> None:
+    sides = batch("a", 20), batch("b", 30)
+    asked = judgement(*sides, floor=FLOOR)
+    assert asked.unscored and (asked.verdict, asked.exit_code) == ("not estimable", 5)
+    assert "derived anew" in str(asked.reason)
+    assert verdict(*sides, rescored=rescored(20, 30)) == "attributable to the target"
+    for lost in (rescored(20, 20), rescored(30, 20)):
+        found = compare(*sides, floor=FLOOR, rescored=lost)
+        assert (found.verdict, found.exit_code) == ("not estimable", 5)
+        assert "does not hold" in str(found.reason) and not found.unscored
+
+
+def test_what_cannot_be_estimated_says_why() -> None:
+    unknown = compare(batch("a", 20), batch("b", 10), floor=None)
+    assert (unknown.verdict, unknown.exit_code) == ("not estimable", 5)
+    assert "noise floor" in str(unknown.reason) and "calibrate" in str(unknown.next_step)
+    silent = dict.fromkeys(ITEMS)
+    empty = compare(batch("a", 20), replace(batch("b", 10), target=silent), floor=FLOOR)
+    assert empty.exit_code == 5 and "too few pairs" in str(empty.reason)
+    # A reference that refuses nothing could not have fallen along.
+    roomless = compare(batch("a", 20, 0, said="x"), batch("b", 10, 0, said="y"), floor=FLOOR)
+    assert roomless.exit_code == 5 and "could not have moved" in str(roomless.reason)
+    assert verdict(batch("a", 20, 0), batch("b", 10, 0)) == "attributable to the target"
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"reference": {}}, "without a reference"),
+    ({"target": labels(3) | {"item-00": "maybe"}}, "not a label"),
+    ({"instrument": instrument(elicitor={"kind": "model"})}, "seeds"),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), WRONG)
+def test_a_wrong_batch_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words) as raised:
+        replace(batch("a", 20), **fields)
+    assert raised.value.exit_code == 2 and "a" in str(raised.value.where)
+
+
+def test_batches_that_are_not_paired_are_refused() -> None:
+    fewer = {item: label for item, label in labels(10).items() if item != "item-07"}
+    with pytest.raises(ConfigurationError, match="not paired") as raised:
+        judgement(batch("a", 20), replace(batch("b", 10), target=fewer), floor=FLOOR)
+    assert "item-07" in str(raised.value.got)
+    with pytest.raises(ConfigurationError, match="not paired"):
+        judgement(replace(batch("a", 20), reference=fewer), batch("b", 10), floor=FLOOR)
+    model = instrument(elicitor={"kind": "model"})
+    sides = [batch(name, 20, seeds=seed) for name, seed in (("a", 1), ("b", 2))]
+    sides = [replace(side, instrument=model) for side in sides]
+    with pytest.raises(ConfigurationError, match="seeds are not paired"):
+        judgement(sides[0], sides[1], floor=FLOOR)
+
+
+@pytest.mark.parametrize("levels", [{"floor": -0.1}, {"floor": 1.5}, {"alpha": 0}, {"alpha": 1}])
+def test_levels_outside_their_range_are_refused(levels: dict[str, float]) -> None:
+    with pytest.raises(ConfigurationError, match="not a"):
+        judgement(batch("a", 20), batch("b", 10), **{"floor": FLOOR} | levels)  # type: ignore[arg-type]
+
+
+def test_rescored_batches_must_be_the_two_under_one_judge() -> None:
+    sides = batch("a", 20), batch("b", 30)
+    longer = instrument(judge={"rules": "20"}, target={"max_tokens": 64})
+    for wrong in (
+        (batch("a", 20, instrument=STRICTER), batch("c", 30, instrument=STRICTER)),
+        (batch("a", 20, instrument=STRICTER), batch("b", 30)),
+        rescored(20, 30, longer),
+    ):
+        with pytest.raises(ConfigurationError, match="under one judge"):
+            judgement(*sides, floor=FLOOR, rescored=wrong)
+
+
+def test_a_comparison_is_frozen() -> None:
+    found: Comparison = judgement(batch("a", 20), batch("b", 20), floor=FLOOR)
+    with pytest.raises(FrozenInstanceError):
+        found.verdict = "attributable to the target"  # type: ignore[misc]
