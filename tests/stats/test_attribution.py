@@ -259,5 +259,5 @@ def test_the_same_seed_gives_the_same_draws_and_another_one_others():
 
 
 def test_a_model_cannot_flip_more_than_it_refused_or_answered():
-    with pytest.raises(ValueError, match="flips within the shares refused and answered before"):
+    with pytest.raises(ValueError, match="flips within the shares refused and answered"):
         simulate(Setting(41, 0, 0, 0.1, 0, 1, 0.02), alpha=0.05, draws=10, seed=1)
