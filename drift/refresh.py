@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,21 @@ from drift.errors import (
     worst_exit_code,
 )
 from drift.judging import Judge, load_judge
+from drift.judging.ladder import load_rubric
 from drift.probing import phantom
 from drift.probing.client import read_secret
 from drift.probing.weights import weights_path
-from drift.records.asking import DAILY_BUDGET, Progress, afford, announcement, ask
+from drift.records.asking import (
+    DAILY_BUDGET,
+    Progress,
+    afford,
+    announcement,
+    ask,
+    bare_questions,
+    open_cost,
+    spent_usd,
+)
+from drift.records.batch import rescore_batches
 from drift.records.derive import derive, read_series
 from drift.records.ledger import Ledger, complete_end, write_atomically
 from drift.records.registration import (
@@ -240,6 +252,11 @@ class Record:
         """Label every sealed run with the present judge; see :func:`records.sealing.rescore`."""
         return rescore(self.store, self.ledger, self.judge, clock=self.clock)
 
+    def rescore_batches(self) -> list[str]:
+        """Judge every sealed batch with the present judge; return those it had not read."""
+        rubric = load_rubric(self.root / "config" / "rubric.toml")
+        return rescore_batches(self.store, self.ledger, self.judge, rubric, clock=self.clock)
+
     def refresh(
         self,
         *,
@@ -257,14 +274,14 @@ class Record:
         outcome = Outcome(notes=self.notes)
         if in_force(self.store, self.ledger) is None:
             # Nothing is committed to a record that cannot be asked from here.
-            self._reachable(self.panel.narrowed(tuple(models)), environ)
-        registration = self._registered(say)
+            self.reachable(self.panel.narrowed(tuple(models)), environ)
+        registration = self.registered(say)
         bank = registered_bank(self.store, registration.body)
         prompts = bank.prompts
         self._tick(self.runs + 1, 0)
         current = self._resumable(registration)
         chosen = self.panel.narrowed(tuple(current.header["models"] if current else models))
-        ready = self._reachable(chosen, environ)
+        ready = self.reachable(chosen, environ)
         if current:
             say(f"resuming run {current.run}")
             begun = current.header["models"]
@@ -285,12 +302,16 @@ class Record:
                 weights = ready[model.key]
                 if isinstance(weights, DriftError):
                     raise weights
-                today = self._runs_since(current.header["started_at"][:10])
-                afford(current, model, prompts, self.panel, today)
+                afford(
+                    model,
+                    self.panel,
+                    cost=open_cost(model, current, prompts),
+                    spent=self.spent_usd(current),
+                )
                 ask(
                     current,
                     model,
-                    prompts,
+                    bare_questions(current, model.key, prompts),
                     weights=weights,
                     truth=self.truth,
                     clock=self.clock,
@@ -361,7 +382,7 @@ class Record:
                 asked |= {model for model, part in run["models"].items() if part["counts"]}
         return sorted(asked & {*current.header["models"]})
 
-    def _registered(self, say: Callable[[str], None]) -> Registration:
+    def registered(self, say: Callable[[str], None]) -> Registration:
         """Return the registration in force, which the configuration must meet; make the first."""
         registration = in_force(self.store, self.ledger)
         if registration is None:
@@ -411,7 +432,7 @@ class Record:
             next_step=again,
         )
 
-    def _reachable(
+    def reachable(
         self, chosen: Sequence[ModelSpec], environ: Mapping[str, str]
     ) -> dict[str, Path | DriftError | None]:
         """Return each model's weights, None for one without, or why it cannot be asked at all.
@@ -474,10 +495,17 @@ class Record:
         full = [run for run in today if run["scope"] == "full" and answered(run)]
         return "canonical" if len(full) > 1 or not all(map(cut_off, full)) else "full"
 
-    def _runs_since(self, day: str) -> Iterator[dict[str, Any]]:
+    def spent_usd(self, current: OpenRun) -> Decimal:
+        """Return what was paid on the day that an open run or batch began, in USD."""
+        today = self._runs_since(current.header["started_at"][:10], kinds=("run", "batch"))
+        return spent_usd(self.panel, current, today)
+
+    def _runs_since(
+        self, day: str, *, kinds: Collection[str] = ("run",)
+    ) -> Iterator[dict[str, Any]]:
         """Yield the run lines of a UTC day and later, last first; reads the tail alone."""
         for line in self.ledger.backwards():
-            if line.kind == "run":
+            if line.kind in kinds:
                 if line.body["started_at"][:10] < day:
                     return
                 yield line.body

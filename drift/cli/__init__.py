@@ -1,7 +1,7 @@
 """The ``drift`` command.
 
 Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 paused (resume later),
-4 integrity, 5 partial.
+4 integrity, or a void comparison, 5 partial, or not estimable.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from drift import __version__
-from drift.cli import asking, checking, code, judge, records, report
+from drift.cli import asking, checking, code, instrument, judge, records, report
 from drift.errors import DriftError
 from drift.terminal import warn
 
@@ -32,17 +32,20 @@ COMMANDS = {
         checking.verify,
         checking.reproduce,
         asking.register,
+        asking.elicit,
         records.rescore,
         records.status,
         records.compare,
     ),
+    "instrument": (instrument.instrument_calibrate, instrument.instrument_show),
     "judge": (judge.judge_evaluate, judge.judge_diff),
     "code": (code.code_draw, code.code_adjudicate, code.code_agreement, code.code_seal),
-    "lab": (asking.lab_record,),
+    "lab": (asking.lab_record, asking.lab_ladders),
     "bank": (asking.bank_check,),
     "weights": (asking.weights_fetch,),
 }
 GROUPS = {
+    "instrument": "The instrument: its pins, and the noise floor of its reference.",
     "judge": "The judge, and how far it agrees with people.",
     "code": "People who read: draw answers for them, compare them, seal their labels.",
     "lab": "The laboratory record.",

@@ -14,8 +14,10 @@ import typer
 from drift.bank import load_bank
 from drift.cli.options import DataOption, JsonOption, PanelOption, open_record
 from drift.config import Panel, load_panel, load_toml, project_root
+from drift.elicit import elicit as make_batch
+from drift.elicit import load_elicitor
 from drift.errors import DriftError, PartialError
-from drift.lab import record_runs
+from drift.lab import load_replays, record_batches, record_runs
 from drift.probing.weights import fetch_weights
 from drift.refresh import Outcome, Record
 from drift.terminal import bar, say, warn
@@ -103,6 +105,47 @@ def lab_record(
     record = open_record(panel, data)
     with record.opened():
         outcome = record_runs(record, plan, runs=runs, say=warn)
+    say_outcome(outcome)
+    raise typer.Exit(outcome.exit_code)
+
+
+def elicit(
+    panel: PanelOption = "embedded",
+    data: DataOption = None,
+    elicitor: Annotated[str, typer.Option(help="A name in config/elicitors.toml.")] = "scripted",
+    models: Annotated[
+        str, typer.Option(help="Only these models, by key, with commas; the reference comes along.")
+    ] = "",
+    name: Annotated[str, typer.Option(help="A name for the batch, used once in a record.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Make one batch of ladders: each question over several turns, sealed and judged by turn.
+
+    A batch that was killed or paused is resumed by the same command.
+    """
+    record = open_record(panel, data)
+    keys = [key.strip() for key in models.split(",") if key.strip()]
+    with record.opened(), bar("turns") as progress:
+        outcome = make_batch(
+            record,
+            load_elicitor(elicitor, root=record.root),
+            name=name,
+            models=keys,
+            progress=progress,
+            say=warn,
+        )
+    if as_json:
+        print(json.dumps(asdict(outcome) | {"exit_code": outcome.exit_code}))
+    else:
+        say_outcome(outcome)
+    raise typer.Exit(outcome.exit_code)
+
+
+def lab_ladders(panel: PanelOption = "lab", data: DataOption = None) -> None:
+    """Make the batches of config/replays.toml that the record lacks; go on where it stopped."""
+    record = open_record(panel, data)
+    with record.opened():
+        outcome = record_batches(record, load_replays(record.root), say=warn)
     say_outcome(outcome)
     raise typer.Exit(outcome.exit_code)
 

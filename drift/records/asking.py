@@ -24,10 +24,16 @@ Prompts = Mapping[str, str]
 Progress = Callable[[str, int, int], None]
 
 
+def bare_questions(current: OpenRun, model: str, prompts: Prompts) -> list[Ask]:
+    """Return what `model` has not been asked in a run: each arm is one bare question."""
+    keys = current.unasked(model)
+    return [Ask(key, ({"role": "user", "content": prompts[key]},)) for key in keys]
+
+
 def ask(
     current: OpenRun,
     model: ModelSpec,
-    prompts: Prompts,
+    asks: Sequence[Ask],
     *,
     weights: Path | None,
     truth: phantom.Truth | None,
@@ -36,11 +42,9 @@ def ask(
     progress: Progress | None,
     environ: Mapping[str, str],
 ) -> None:
-    """Ask one model what it has not been asked in this run; see :func:`ask_model`."""
-    asks = [
-        Ask(key, ({"role": "user", "content": prompts[key]},)) for key in current.unasked(model.key)
-    ]
-    total, number = len(current.header["keys"]), current.header["number"]
+    """Put `asks` to one model and store each answer in the open run; see :func:`ask_model`."""
+    number = current.header["number"]
+    total = sum(row["model"] == model.key for row in current.rows) + len(asks)
 
     async def work() -> None:
         served = _served(model, number, weights, truth)
@@ -53,7 +57,8 @@ def ask(
                 await appender.append(document)
                 current.rows.append(document)
                 if progress:
-                    progress(model.key, total - len(current.unasked(model.key)), total)
+                    done = sum(row["model"] == model.key for row in current.rows)
+                    progress(model.key, done, total)
 
             how |= {"time_budget_s": time_budget_s, "environ": environ}
             await ask_model(model, asks, keep=keep, clock=clock, seed=seed_of(model, number), **how)
@@ -89,30 +94,23 @@ def announcement(current: OpenRun, chosen: Sequence[ModelSpec], prompts: Prompts
     questions = sum(len(current.unasked(model.key)) for model in chosen)
     text = f"run {current.run} ({current.header['scope']}): {questions} questions to "
     text += ", ".join(model.key for model in chosen)
-    costs = [_cost(model, current, prompts) for model in chosen]
+    costs = [open_cost(model, current, prompts) for model in chosen]
     priced = [cost for cost in costs if cost is not None]
     return text + (f"; at most {sum(priced):.4f} USD" if priced else "")
 
 
-def afford(
-    current: OpenRun, model: ModelSpec, prompts: Prompts, panel: Panel, today: Iterable[Any]
-) -> None:
-    """Refuse a model whose estimated cost the day's budget cannot pay; `today` holds run lines.
+def afford(model: ModelSpec, panel: Panel, *, cost: Decimal | None, spent: Decimal) -> None:
+    """Refuse a model whose estimated cost the day's budget cannot pay; both in USD.
 
     Raises
     ------
     PausedError
         The budget is used up; the error stands at :data:`DAILY_BUDGET`.
     """
-    budget, cost = panel.daily_budget_usd, _cost(model, current, prompts)
-    if budget is None or cost is None:
-        return
-    paid = [usage(item, current.rows_of(item.key)) for item in panel.models]
-    paid += [part["usage"] for run in today for part in run["models"].values()]
-    spent = sum((Decimal(item["cost_usd"] or 0) for item in paid), Decimal(0))
-    if spent + cost > budget:
+    budget = panel.daily_budget_usd
+    if budget is not None and cost is not None and spent + cost > budget:
         raise PausedError(
-            f"{model.key} is left out of this run: the daily budget cannot pay it",
+            f"{model.key} is left out: the daily budget cannot pay it",
             where=DAILY_BUDGET,
             got=f"{spent} USD spent today, at most {cost} USD more",
             expected=f"at most {budget} USD a day",
@@ -120,7 +118,19 @@ def afford(
         )
 
 
-def _cost(model: ModelSpec, current: OpenRun, prompts: Prompts) -> Decimal | None:
-    """Return what a model's open questions cost at most, in USD; None without prices."""
-    cost = estimate(model, [prompts[key] for key in current.unasked(model.key)])["cost_usd"]
+def spent_usd(panel: Panel, current: OpenRun, today: Iterable[Mapping[str, Any]]) -> Decimal:
+    """Return what was paid today, in USD: by the open run, and by the lines of `today`."""
+    paid = [usage(item, current.rows_of(item.key)) for item in panel.models]
+    paid += [part["usage"] for body in today for part in body["models"].values()]
+    return sum((Decimal(item["cost_usd"] or 0) for item in paid), Decimal(0))
+
+
+def cost_usd(model: ModelSpec, prompts: Iterable[str]) -> Decimal | None:
+    """Return what `prompts` cost at most, in USD; None without prices."""
+    cost = estimate(model, prompts)["cost_usd"]
     return None if cost is None else Decimal(cost)
+
+
+def open_cost(model: ModelSpec, current: OpenRun, prompts: Prompts) -> Decimal | None:
+    """Return what a model's open questions of a run cost at most, in USD."""
+    return cost_usd(model, [prompts[key] for key in current.unasked(model.key)])

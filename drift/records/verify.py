@@ -20,6 +20,7 @@ import orjson
 from drift.config import sha256_hex
 from drift.errors import IntegrityError
 from drift.judging import Judge, load_judge
+from drift.records.batch import open_batches
 from drift.records.derive import Fold, baseline_of, derived_files
 from drift.records.ledger import Ledger, Line
 from drift.records.parallel import spread
@@ -27,6 +28,7 @@ from drift.records.registration import corpus_copy, judge_identity
 from drift.records.rescored import misstated
 from drift.records.run import label_rows, responses_hash, row_holds
 from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes
+from drift.records.verify_batches import check_batches
 from drift.records.verify_chain import (
     Asked,
     Verification,
@@ -75,6 +77,7 @@ def verify_record(
         with found.timed("texts and labels" if rederive else "texts"):
             judge = load_judge(root / "config" / "judge") if rederive else None
             _check_runs(_Checker(store, judge, asked), run_jobs(lines), workers, found, progress)
+            check_batches(store, judge, lines, found, root=root)
             _check_strays(store, lines, found)
         if rederive and not found.problems:
             with found.timed("derived files"):
@@ -82,6 +85,7 @@ def verify_record(
     except OSError as error:
         found.add("files", str(error.filename), "edited", str(error.strerror))
     found.notes += [f"run {path.stem} is still open: not sealed" for path in store.open_runs()]
+    found.notes += [f"batch {path.stem} is still open: not sealed" for path in open_batches(store)]
     return found
 
 
@@ -230,10 +234,12 @@ def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
             known |= {store.plan} if panel.get("plan_sha256") else set()
         elif line.kind == "run":
             known |= {store.transcript(line.body["run"]), store.reading(line.body["run"])}
-        elif line.kind == "labels":
+        elif line.kind == "batch":
+            known |= {store.transcript(line.body["run"]), corpus_copy(store, line.body["corpus"])}
+        elif line.kind in ("labels", "outcomes"):
             known.add(store.labels(judge_folder(line.body["judge"]), line.body["run"]))
     sealed = {path.stem for path in known}
-    unsealed = {path.stem for path in store.open_runs()}
+    unsealed = {path.stem for path in (*store.open_runs(), *open_batches(store))}
     for path in sorted(store.folder.rglob("*")):
         name = path.relative_to(store.folder).as_posix()
         plain = path.with_name(path.name.removesuffix(".gz"))

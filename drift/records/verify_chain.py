@@ -49,6 +49,7 @@ class Verification:
     rederived: bool = True
     lines: int = 0
     runs: int = 0
+    batches: int = 0
     responses: int = 0
     labels: int = 0
     labels_not_rederivable: int = 0
@@ -170,6 +171,7 @@ def check_facts(lines: list[Line], found: Verification) -> None:
     """
     registrations: list[Registration] = []
     labelled: dict[str, bool] = {}
+    batches: dict[str, bool] = {}
     judges: dict[str, dict[str, Any]] = {}
     at = ""
     for line in lines:
@@ -186,6 +188,17 @@ def check_facts(lines: list[Line], found: Verification) -> None:
                     found.add("chain", where, "inserted", f"run {body['run']} stands there already")
                 labelled[body["run"]] = False
                 judges[body["run"]] = registrations[-1].body["judge"]
+            elif line.kind == "batch":
+                wrong += _wrong_in_batch(body, registrations[-1], len(batches) + 1)
+                if body["run"] in batches:
+                    found.add(
+                        "chain", where, "inserted", f"batch {body['run']} stands there already"
+                    )
+                batches.setdefault(body["run"], False)
+            elif line.kind == "outcomes":
+                plain_name(judge_folder(body["judge"]))
+                wrong += [] if body["run"] in batches else ["run"]
+                batches[body["run"]] = True
             elif line.kind == "labels":
                 run, judge = body["run"], body["judge"]
                 plain_name(judge_folder(judge))
@@ -206,6 +219,11 @@ def check_facts(lines: list[Line], found: Verification) -> None:
     unread = [run for run, done in labelled.items() if not done]
     if unread and unread[-1] == list(labelled)[-1]:
         found.notes.append(f"unfinished seal: the next command labels run {unread.pop()}")
+    found.notes += [
+        f"unfinished seal: the next batch judges batch {run}"
+        for run, done in batches.items()
+        if not done
+    ]
     for run in unread:
         found.add("labels", f"run {run}", "deleted", "no labels line reads this run")
 
@@ -252,6 +270,27 @@ def _wrong_in_run(body: dict[str, Any], registration: Registration, number: int)
         if sealed["instrument"] != registration.body["instruments"][model]["sha256"]:
             yield f"models.{model}.instrument"
         if sum(sealed["counts"].values()) > len(asked) or not {"responses", "usage"} <= {*sealed}:
+            yield f"models.{model}"
+
+
+def _wrong_in_batch(body: dict[str, Any], registration: Registration, number: int) -> Iterator[str]:
+    """Name the fields of a batch line that its place, or another of its fields, contradict."""
+    started = parse_timestamp(body["started_at"])
+    expected = {
+        "run": f"{run_id(started)}-{body['corpus']['name']}",
+        "number": number,
+        "registration": registration.hash,
+        "keys": sorted(set(body["keys"])),
+    }
+    yield from (name for name, value in expected.items() if body[name] != value)
+    if parse_timestamp(body["finished_at"]) < started:
+        yield "finished_at"
+    spoken = body["elicitor"].get("instrument")
+    for model, sealed in body["models"].items():
+        document = spoken if sealed["role"] == "elicitor" else sealed["document"]
+        if sha256_hex(canonical_json(document)) != sealed["instrument"]:
+            yield f"models.{model}.instrument"
+        if not {"counts", "responses", "usage"} <= {*sealed}:
             yield f"models.{model}"
 
 

@@ -1,0 +1,432 @@
+"""Asks ladders: the same benign question over several turns, by a script or by a model.
+
+A batch is asked breadth first, all arms of a turn before the next turn, through the client
+that asks a run. It is stored as it is asked, and resumed by the same command after a kill.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from drift.config import (
+    ModelSpec,
+    Panel,
+    ServerSpec,
+    Strict,
+    canonical_json,
+    load_panel,
+    load_toml,
+    timestamp,
+)
+from drift.errors import (
+    ConfigurationError,
+    DriftError,
+    IntegrityError,
+    PartialError,
+    PausedError,
+    StorageError,
+)
+from drift.judging.ladder import load_rubric
+from drift.ladders import Ladder, Ladders, load_ladders, turn_key
+from drift.probing.cost import BYTES_PER_TOKEN
+from drift.probing.response import Ask
+from drift.records.asking import DAILY_BUDGET, Progress, afford, ask, cost_usd
+from drift.records.batch import (
+    brief,
+    by_place,
+    conversation,
+    elicitor_of,
+    judge_batch,
+    open_batches,
+    seal_batch,
+    sealed_batches,
+)
+from drift.records.ledger import complete_end, write_atomically
+from drift.records.registration import corpus_copy
+from drift.records.run import run_id
+from drift.records.sealing import OpenRun
+from drift.records.store import append_rows
+from drift.refresh import MISSING_SHARE, Outcome, Record
+
+
+class Elicitor(Strict):
+    """One entry of ``config/elicitors.toml``: who speaks for the person."""
+
+    kind: Literal["script", "model"]
+    answer_tokens: int = Field(ge=1, le=10**5, description="longest answer of a target")
+    context: int = Field(default=1024, ge=64, description="of our own servers, in tokens")
+    panel: str | None = None
+    model: str | None = None
+    temperature: Decimal | None = Field(default=None, ge=0, le=2)
+    top_p: Decimal | None = Field(default=None, gt=0, le=1)
+    seed: int | None = Field(default=None, ge=0, lt=2**31)
+    max_tokens: int | None = Field(default=None, ge=1, le=10**5)
+    system_prompt: str | None = None
+    tasks: dict[str, str] = Field(default={})
+
+    @model_validator(mode="after")
+    def _whole(self) -> Elicitor:
+        own = ("panel", "model", "temperature", "top_p", "seed", "max_tokens", "system_prompt")
+        given = [name for name in own if getattr(self, name) is not None]
+        if self.kind == "script" and (given or self.tasks):
+            raise ValueError(f"a script has no {', '.join(given or ['tasks'])}")
+        if self.kind == "model" and (missing := [name for name in own if name not in given]):
+            raise ValueError(f"an elicitor that is a model needs {', '.join(missing)}")
+        return self
+
+
+def load_elicitor(name: str, *, root: Path) -> Elicitor:
+    """Read one elicitor of ``config/elicitors.toml``; ConfigurationError names what is wrong."""
+    path = root / "config" / "elicitors.toml"
+    entries = load_toml(path, kind="elicitors")
+    if name not in entries:
+        raise ConfigurationError(
+            "no such elicitor", where=str(path), got=name, expected=f"one of: {', '.join(entries)}"
+        )
+    try:
+        return Elicitor.model_validate(entries[name])
+    except ValueError as error:
+        raise ConfigurationError(
+            "elicitor is not valid", where=f"{path}: {name}", got=str(error)
+        ) from None
+
+
+@dataclass(frozen=True)
+class _Speaker:
+    """An elicitor that is a model: the model as it is asked, and what it is told to do."""
+
+    spec: ModelSpec
+    tasks: Mapping[str, str]
+
+
+def elicit(
+    record: Record,
+    elicitor: Elicitor,
+    *,
+    name: str = "",
+    models: Sequence[str] = (),
+    purpose: Literal["batch", "calibration"] = "batch",
+    servers: Mapping[str, ServerSpec] | None = None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    environ: Mapping[str, str] = os.environ,
+) -> Outcome:
+    """Make one batch: ask every ladder of the corpus, seal the answers, judge every turn.
+
+    The panel's reference is asked in every batch, with `models` or the whole panel. `servers`
+    start a model's own server otherwise than the panel says, as a laboratory does.
+
+    Raises
+    ------
+    ConfigurationError
+        The panel has no reference or is a phantom's, the corpus or the elicitor is wrong, a
+        name is used twice, or the configuration is not the registered one. Nothing is asked.
+    """
+    outcome = Outcome(notes=record.notes)
+    if record.truth:
+        raise ConfigurationError("a phantom's truth knows no ladders", got=record.panel.name)
+    registration = record.registered(say)
+    _finish(record)
+    ladders_file = record.root / "config" / "ladders.json"
+    ladders = load_ladders(ladders_file)
+    chosen = [_asked(model, elicitor, servers or {}) for model in _chosen(record.panel, models)]
+    speaker = _speaker(elicitor, record.root)
+    wanted = _header(record, registration.hash, ladders, elicitor, speaker, chosen, name, purpose)
+    write_atomically(corpus_copy(record.store, wanted["corpus"]), ladders_file.read_bytes())
+    spoken = [speaker.spec] if speaker else []
+    ready = record.reachable([*chosen, *spoken], environ)
+    current = _resumed(record, wanted, say) or _begun(record, wanted)
+    outcome.run, outcome.scope = current.run, "ladders"
+    asker = _Asker(record, current, ladders, speaker, ready, progress, environ)
+    paused = False
+    for model in chosen:
+        if model.key in current.stopped:
+            continue
+        try:
+            for part in (model, *spoken):
+                if isinstance(found := ready[part.key], DriftError):
+                    raise found
+            _afford(record, current, model, speaker, ladders)
+            asker.climb(model)
+        except (IntegrityError, StorageError):
+            raise
+        except PausedError as error:
+            outcome.problem(error)
+            if error.where == DAILY_BUDGET:
+                current.stop(model.key, DAILY_BUDGET)
+            else:
+                paused = True
+        except DriftError as error:
+            outcome.problem(error)
+            current.stop(model.key, error.what)
+    stored = current.responses()
+    outcome.asked = len(stored)
+    outcome.failed = sum(row["status"] == "failed" for row in stored)
+    if not current.heard:
+        outcome.problem(
+            PausedError(
+                "no model gave any answer: the batch is open, not sealed",
+                where=f"batch {current.run}",
+                next_step="mend the cause and run the same command: it asks this batch again",
+            )
+        )
+    elif not paused:
+        specs = {model.key: model for model in chosen}
+        specs |= {elicitor_of(model.key): spec for model in chosen for spec in spoken}
+        _report_missing(current, outcome)
+        _seal(record, current, specs)
+        outcome.sealed = True
+    return outcome
+
+
+def _report_missing(current: OpenRun, outcome: Outcome) -> None:
+    """Print isolated gaps; a model gone, or more than a tenth of its turns, is partial."""
+    total = len(current.header["keys"]) * current.header["turns"]
+    for name in current.header["models"]:
+        gone = total - sum(row["status"] != "failed" for row in current.rows_of(name))
+        if gone:
+            what = f"{name}: {gone} of {total} turns are missing in {current.run}"
+            if gone > MISSING_SHARE * total:
+                outcome.problem(PartialError(what))
+            else:
+                outcome.notes.append(what)
+
+
+def _chosen(panel: Panel, models: Sequence[str]) -> list[ModelSpec]:
+    references = [model.key for model in panel.models if model.role == "reference"]
+    if not references:
+        raise ConfigurationError(
+            f"panel {panel.name!r} has no reference target, which is asked in every batch",
+            expected='a model with role = "reference" whose weights cannot change',
+            next_step="add one to the panel and declare it by `drift register`",
+        )
+    return list(panel.narrowed((*models, *references) if models else ()))
+
+
+def _asked(model: ModelSpec, elicitor: Elicitor, servers: Mapping[str, ServerSpec]) -> ModelSpec:
+    """Return a model as a batch asks it: its own parameters, the corpus's answer length."""
+    server = servers.get(model.key, model.server)
+    server = server.model_copy(update={"context": max(server.context, elicitor.context)})
+    return model.model_copy(update={"max_tokens": elicitor.answer_tokens, "server": server})
+
+
+def _speaker(elicitor: Elicitor, root: Path) -> _Speaker | None:
+    if elicitor.kind == "script":
+        return None
+    panel = load_panel(str(elicitor.panel), root=root)
+    (model,) = panel.narrowed((str(elicitor.model),))
+    sampling = {"temperature": elicitor.temperature, "top_p": elicitor.top_p}
+    server = model.server.model_copy(update={"context": 2 * elicitor.context})
+    spec = model.model_copy(
+        update={
+            "key": "elicitor",
+            "parameters": model.parameters | sampling,
+            "max_tokens": elicitor.max_tokens,
+            "system_prompt": elicitor.system_prompt,
+            "seed_policy": "fixed",
+            "seed": elicitor.seed,
+            "server": server,
+        }
+    )
+    return _Speaker(spec, elicitor.tasks)
+
+
+def _header(
+    record: Record,
+    registration: str,
+    ladders: Ladders,
+    elicitor: Elicitor,
+    speaker: _Speaker | None,
+    chosen: Sequence[ModelSpec],
+    name: str,
+    purpose: str,
+) -> dict[str, Any]:
+    """Return what an open batch begins with, but for its id, its number and its time."""
+    document: dict[str, Any] = {"kind": elicitor.kind, "turns": len(ladders.rungs)}
+    if speaker:
+        if missing := [rung for rung in ladders.rungs[1:] if rung not in speaker.tasks]:
+            raise ConfigurationError(
+                "the elicitor is not told what to do on every rung", got=f"none of {missing[0]}"
+            )
+        document |= {"tasks": dict(speaker.tasks), "instrument": speaker.spec.instrument()}
+        document["seed"] = speaker.spec.seed
+    instruments: dict[str, Any] = {}
+    for model in chosen:
+        part = {"instrument": model.instrument_hash(), "document": model.instrument()}
+        instruments[model.key] = {"role": model.role} | part
+        if speaker:
+            spoken = {"instrument": speaker.spec.instrument_hash()}
+            instruments[elicitor_of(model.key)] = {"role": "elicitor"} | spoken
+    return {
+        "name": name,
+        "purpose": purpose,
+        "scope": "ladders",
+        "slot": None,
+        "registration": registration,
+        "corpus": {"name": ladders.name, "version": ladders.version, "sha256": ladders.sha256},
+        "elicitor": document,
+        "turns": len(ladders.rungs),
+        "keys": sorted(ladders.by_id),
+        "models": [model.key for model in chosen],
+        "instruments": instruments,
+    }
+
+
+def _sealed(record: Record) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    return sealed_batches(record.ledger.forwards())
+
+
+def _finish(record: Record) -> None:
+    """Complete what a kill left: an open file of a sealed batch, a batch without outcomes."""
+    sealed = _sealed(record)
+    for path in open_batches(record.store):
+        if not complete_end(path) or path.stem in {body["run"] for body, _ in sealed}:
+            path.unlink()
+    for body, outcomes in sealed:
+        if not outcomes:
+            _judge(record, body)
+            record.notes.append(f"judged batch {body['run']}")
+
+
+def _resumed(
+    record: Record, wanted: Mapping[str, Any], say: Callable[[str], None]
+) -> OpenRun | None:
+    """Return the open batch if it is the one that is wanted; seal another with its gaps."""
+    for path in open_batches(record.store):
+        current = OpenRun.read(path)
+        header = {key: current.header.get(key) for key in wanted}
+        if canonical_json(header) == canonical_json(dict(wanted)):
+            say(f"resuming batch {current.run}")
+            if not current.heard:
+                current.ask_again(record.clock())
+            return current
+        if current.heard:
+            _seal(record, current, {})
+            say(f"batch {current.run} was begun otherwise: sealed with its gaps")
+        else:
+            path.unlink()
+            say(f"batch {current.run} was begun otherwise, and nobody answered: dropped")
+    return None
+
+
+def _begun(record: Record, wanted: Mapping[str, Any]) -> OpenRun:
+    sealed, now = _sealed(record), record.clock()
+    names = {body["name"]: body["run"] for body, _ in sealed if body["name"]}
+    if wanted["name"] in names:
+        raise ConfigurationError(
+            "a batch of this name is sealed already",
+            got=f"{wanted['name']}, batch {names[wanted['name']]}",
+            next_step="give the new batch another --name, or none",
+        )
+    run = f"{run_id(now)}-{wanted['corpus']['name']}"
+    if sealed and run <= sealed[-1][0]["run"]:
+        raise ConfigurationError(
+            "a batch must begin after the last one",
+            got=f"the clock says {run}",
+            next_step="wait a second, or set the machine's clock",
+        )
+    begun = {"run": run, "number": len(sealed) + 1, "started_at": timestamp(now)}
+    path = record.store.folder / "open" / "batches" / f"{run}.jsonl"
+    append_rows(path, [begun | dict(wanted)])
+    return OpenRun(path, begun | dict(wanted))
+
+
+def _seal(record: Record, current: OpenRun, specs: Mapping[str, ModelSpec]) -> None:
+    body = seal_batch(record.store, record.ledger, current, specs, at=record.clock())
+    _judge(record, body)
+    current.path.unlink()
+
+
+def _judge(record: Record, body: Mapping[str, Any]) -> None:
+    rubric = load_rubric(record.root / "config" / "rubric.toml")
+    judge_batch(record.store, record.ledger, record.judge, rubric, body, at=record.clock())
+
+
+def _afford(
+    record: Record,
+    current: OpenRun,
+    model: ModelSpec,
+    speaker: _Speaker | None,
+    ladders: Ladders,
+) -> None:
+    """Refuse a model whose remaining ladders the day's budget cannot pay."""
+    done = {row["key"] for row in current.rows_of(model.key)}
+    due: Decimal | None = Decimal(0)
+    for spec in (model, *([speaker.spec] if speaker else ())):
+        # A turn is asked with all that was said before it.
+        longest = BYTES_PER_TOKEN * (model.max_tokens + (speaker.spec.max_tokens if speaker else 0))
+        prompts = [
+            "\n".join(ladder.turns[:turn]) + "x" * longest * (turn - 1)
+            for ladder in ladders.ladders
+            for turn in range(1, len(ladder.turns) + 1)
+            if turn_key(ladder.id, turn) not in done
+        ]
+        cost = cost_usd(spec, prompts)
+        due = None if cost is None or due is None else due + cost
+    afford(model, record.panel, cost=due, spent=record.spent_usd(current))
+
+
+@dataclass(frozen=True)
+class _Asker:
+    """Climbs the ladders of one open batch."""
+
+    record: Record
+    current: OpenRun
+    ladders: Ladders
+    speaker: _Speaker | None
+    ready: Mapping[str, Path | DriftError | None]
+    progress: Progress | None
+    environ: Mapping[str, str]
+
+    def climb(self, model: ModelSpec) -> None:
+        """Ask one target every turn that it has not been asked and that can be asked."""
+        for turn in range(1, len(self.ladders.rungs) + 1):
+            if self.speaker and turn > 1:
+                part = self.speaker.spec.model_copy(update={"key": elicitor_of(model.key)})
+                self._put(part, self._prompts(model.key, turn, self.speaker), of="elicitor")
+            self._put(model, self._asks(model.key, turn), of=model.key)
+
+    def _asks(self, target: str, turn: int) -> list[Ask]:
+        rows, scripted = by_place(self.current.rows), self.speaker is None
+        due = []
+        for ladder in self._unasked(target, turn):
+            messages = conversation(rows, target, ladder, turn, scripted=scripted)
+            if messages:
+                due.append(Ask(turn_key(ladder.id, turn), messages, in_corpus=turn == 1))
+        return due
+
+    def _prompts(self, target: str, turn: int, speaker: _Speaker) -> list[Ask]:
+        """Return what the elicitor is asked, so that it opens `turn` of each ladder."""
+        rows, due = by_place(self.current.rows), []
+        for ladder in self._unasked(elicitor_of(target), turn):
+            told = brief(rows, target, ladder, turn, speaker.tasks[self.ladders.rungs[turn - 1]])
+            if told:
+                due.append(Ask(turn_key(ladder.id, turn), (told,), in_corpus=False))
+        return due
+
+    def _unasked(self, model: str, turn: int) -> list[Ladder]:
+        stored = {row["key"] for row in self.current.rows if row["model"] == model}
+        return [it for it in self.ladders.ladders if turn_key(it.id, turn) not in stored]
+
+    def _put(self, model: ModelSpec, asks: Sequence[Ask], *, of: str) -> None:
+        weights = self.ready[of]
+        assert not isinstance(weights, DriftError)
+        if asks:
+            ask(
+                self.current,
+                model,
+                asks,
+                weights=weights,
+                truth=None,
+                clock=self.record.clock,
+                time_budget_s=self.record.panel.time_budget_s,
+                progress=self.progress,
+                environ=self.environ,
+            )
