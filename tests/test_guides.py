@@ -321,7 +321,7 @@ def test_the_figures_of_watching_are_those_of_bank_and_alarm() -> None:
 
 def test_every_parameter_that_simulations_names_is_one_of_its_notebook() -> None:
     rows = re.findall(r"^\| `(notebooks/\w+\.ipynb)` \|.*\| (.*) \|$", guide("simulations"), re.M)
-    assert len(rows) == 4
+    assert len(rows) == 5
     for notebook, named in rows:
         declared = set(papermill.inspect_notebook(ROOT / notebook))
         assert set(re.findall(r"`(\w+)`", named)) | {"seed"} <= declared
@@ -344,6 +344,10 @@ def test_the_shipped_sizes_that_simulations_names_are_those_of_the_notebooks() -
         declared = papermill.inspect_notebook(ROOT / f"notebooks/{page}.ipynb")
         lifetimes = int(declared["lifetimes"]["default"])
         assert f"| {page}, {row.format(f'{lifetimes:,}')} |" in text
+    draws = int(
+        papermill.inspect_notebook(ROOT / "notebooks/attribution.ipynb")["draws"]["default"]
+    )
+    assert f"| attribution, as shipped | {draws:,} draws |" in text
     assert f"{len(ZOO)} models in `drift/stats/zoo.py`" in text
     assert ZOO["episodes"].gated == frozenset()
 

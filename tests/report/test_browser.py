@@ -22,7 +22,7 @@ PAGES = (
     *(f"report/embedded/{page}.html" for page in RECORD),
     "report/empty/reading.html",
     *(f"report/method/{page}.html" for page in ("method", "limits", "ville", "power")),
-    "report/method/reproduction.html",
+    *(f"report/method/{page}.html" for page in ("reproduction", "attribution")),
 )
 READING, RATES, TRANSCRIPTS, RUN = (PAGES[place] for place in (1, 2, 6, 11))
 UNFOLD = "document.querySelectorAll('details').forEach(part => { part.open = true })"

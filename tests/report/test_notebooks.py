@@ -21,7 +21,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: Pages in their order.
 OF_RECORDS = ["lab", "reading", "rates", "alarm", "wording", "language", "transcripts", "findings"]
 OF_RECORDS += ["judge", "integrity", "runs", "truth"]
-ONCE = "method limits ville power reproduction".split()
+ONCE = "method limits ville power reproduction attribution".split()
 FORBIDDEN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -69,8 +69,9 @@ def test_a_page_that_needs_a_file_of_the_record_says_so() -> None:
 @each_notebook
 def test_a_notebook_that_simulates_takes_its_seed_as_a_parameter(path: Path) -> None:
     declared = papermill.inspect_notebook(path)
-    simulates = any("lifetimes" in "".join(cell["source"]) for cell in code(path))
-    assert simulates == ("seed" in declared) == ("lifetimes" in declared)
+    sizes = {"lifetimes", "draws"}
+    simulates = any(size in "".join(cell["source"]) for cell in code(path) for size in sizes)
+    assert simulates == ("seed" in declared) == bool(sizes & declared.keys())
 
 
 @each_notebook

@@ -35,7 +35,9 @@ Html = Callable[[str], str]
 OF_A_RECORD = "reading rates alarm wording language transcripts findings runs".split()
 PAGES = [f"report/embedded/{page}.html" for page in OF_A_RECORD]
 READING, RATES, ALARM, WORDING, LANGUAGE, TRANSCRIPTS, FINDINGS, RUNS = PAGES
-METHOD = [f"report/method/{page}.html" for page in ("ville", "power", "reproduction")]
+METHOD = [
+    f"report/method/{page}.html" for page in ("ville", "power", "reproduction", "attribution")
+]
 
 
 class Tree(HTMLParser):
