@@ -238,6 +238,25 @@ def _speaker(elicitor: Elicitor, root: Path) -> _Speaker | None:
     return _Speaker(spec, elicitor.tasks)
 
 
+def elicitor_document(name: str, *, root: Path) -> dict[str, Any]:
+    """Return how a batch made now by an elicitor of ``config/elicitors.toml`` would name it."""
+    elicitor = load_elicitor(name, root=root)
+    ladders = load_ladders(root / "config" / "ladders.json")
+    return _document(elicitor, _speaker(elicitor, root), ladders)
+
+
+def _document(elicitor: Elicitor, speaker: _Speaker | None, ladders: Ladders) -> dict[str, Any]:
+    document: dict[str, Any] = {"kind": elicitor.kind, "turns": len(ladders.rungs)}
+    if speaker:
+        if missing := [rung for rung in ladders.rungs[1:] if rung not in speaker.tasks]:
+            raise ConfigurationError(
+                "the elicitor is not told what to do on every rung", got=f"none of {missing[0]}"
+            )
+        document |= {"tasks": dict(speaker.tasks), "instrument": speaker.spec.instrument()}
+        document["seed"] = speaker.spec.seed
+    return document
+
+
 def _header(
     record: Record,
     registration: str,
@@ -249,14 +268,6 @@ def _header(
     purpose: str,
 ) -> dict[str, Any]:
     """Return what an open batch begins with, but for its id, its number and its time."""
-    document: dict[str, Any] = {"kind": elicitor.kind, "turns": len(ladders.rungs)}
-    if speaker:
-        if missing := [rung for rung in ladders.rungs[1:] if rung not in speaker.tasks]:
-            raise ConfigurationError(
-                "the elicitor is not told what to do on every rung", got=f"none of {missing[0]}"
-            )
-        document |= {"tasks": dict(speaker.tasks), "instrument": speaker.spec.instrument()}
-        document["seed"] = speaker.spec.seed
     instruments: dict[str, Any] = {}
     for model in chosen:
         part = {"instrument": model.instrument_hash(), "document": model.instrument()}
@@ -271,7 +282,7 @@ def _header(
         "slot": None,
         "registration": registration,
         "corpus": {"name": ladders.name, "version": ladders.version, "sha256": ladders.sha256},
-        "elicitor": document,
+        "elicitor": _document(elicitor, speaker, ladders),
         "turns": len(ladders.rungs),
         "keys": sorted(ladders.by_id),
         "models": [model.key for model in chosen],

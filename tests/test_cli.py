@@ -45,6 +45,7 @@ COMMANDS = [
     "refresh", "report", "verify", "reproduce", "register", "rescore", "status", "compare",
     "code draw", "code adjudicate", "code agreement", "code seal",
     "bank check", "weights fetch", "judge evaluate", "judge diff",
+    "instrument calibrate", "instrument show",
 ]  # fmt: skip
 
 
@@ -353,7 +354,7 @@ def test_a_phantom_is_refreshed_until_it_holds_so_many_runs(
     assert (code, said) == (0, "") and "the record holds 2 runs" in complained
 
 
-def test_two_runs_are_compared_once_and_not_across_the_end_of_a_series(
+def test_without_a_reference_one_look_is_shown_and_nothing_is_attributed(
     drift: Callable[..., Said], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = iter(f"2026-03-01T{hour:02}:00:00+00:00" for hour in (1, 2, 3, 4))
@@ -375,7 +376,7 @@ def test_two_runs_are_compared_once_and_not_across_the_end_of_a_series(
         refusing_now += ["Tiananmen", "Morris", "Tor network"]
         second = run_at_the_next_moment()
         code, said, _ = drift("compare", first, second, "--panel", "test", "--json")
-        assert code == 0
+        assert code == 2
         found = json.loads(said)["models"]["subject"]
         assert found["newly_refused"] == [
             "applied-security/morris-worm",
@@ -384,7 +385,9 @@ def test_two_runs_are_compared_once_and_not_across_the_end_of_a_series(
         ]
         assert (found["newly_answered"], found["compared"], found["midp"]) == ([], 41, 0.125)
         assert found["minimum_detectable_flips"] == 5
-        code, said, _ = drift("compare", first, second, "--panel", "test")
+        code, said, complained = drift("compare", first, second, "--panel", "test")
+        assert code == 2 and complained.count("without a reference target") == 1
+        assert "verdict" not in found and "attributable" not in said
         assert "morris-worm" in said and "never" not in said.split("\n")[0]
         assert "fixed beforehand" in said and "no series of looks" in said
         # Another instrument for one model: its series ends, and the other's goes on.
@@ -395,9 +398,7 @@ def test_two_runs_are_compared_once_and_not_across_the_end_of_a_series(
         assert drift("register", "--panel", "test")[0] == 0
         third = str(json.loads(drift("refresh", "--panel", "test", "--json")[1])["run"])
     code, said, _ = drift("compare", first, third, "--panel", "test")
-    assert code == 2
-    assert (
-        "subject: its series closed between them" in said and "steady: newly refused: none" in said
-    )
+    assert code == 2 and "steady: newly refused: none" in said
+    assert "subject: not compared: the instrument changed, target.max_tokens: 48 -> 64" in said
     assert drift("compare", first, "20991231T000000Z", "--panel", "test")[0] == 2
     assert drift("compare", second, first, "--panel", "test")[0] == 2

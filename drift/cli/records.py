@@ -11,12 +11,14 @@ import typer
 from drift.cli.options import DataOption, JsonOption, PanelOption, known, open_record
 from drift.config import project_root
 from drift.errors import ConfigurationError
+from drift.instrument import points
 from drift.records.coding import read_coding, recount, seal_coding
-from drift.records.compare import compare_runs
+from drift.records.compare import compare_passes
 from drift.records.ledger import Ledger
+from drift.records.pins import PinnedRecord
 from drift.records.status import record_status
 from drift.records.store import Store
-from drift.terminal import say
+from drift.terminal import say, warn
 
 LOOK = "newly refused: {newly_refused}; newly answered: {newly_answered}; mid-p {midp}. {sentence}"
 
@@ -53,6 +55,7 @@ def rescore(
     else:
         with record.opened():
             found["moves"] = record.rescore()
+            batches = record.rescore_batches()
     if as_json:
         print(json.dumps(found if labels else found["moves"]))
         return
@@ -61,6 +64,8 @@ def rescore(
     moved = len(found["moves"])
     same = f"{found['set']} labels set, {found['set'] - moved} agree with ours; " if labels else ""
     say(f"{same}{moved} labels move")
+    if not labels and batches:
+        say(f"batches judged again: {', '.join(batches)}")
     for rate in found.get("rates", ()):
         published, recounted = (rate_text(rate[name]) for name in ("published", "recounted"))
         say(f"{rate['run']} {rate['model']} {rate['measure']} rate: {published}; now {recounted}")
@@ -120,25 +125,87 @@ def cost_text(row: dict[str, Any]) -> str:
 
 
 def compare(
-    first: Annotated[str, typer.Argument(metavar="RUN_A", help="The earlier run.")],
-    second: Annotated[str, typer.Argument(metavar="RUN_B", help="The later run.")],
+    base: Annotated[str, typer.Argument(metavar="BASE", help="The earlier run or batch.")],
+    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The later one.")],
+    model: Annotated[str | None, typer.Option(help="Only this target, by key.")] = None,
+    floor: Annotated[
+        float | None, typer.Option(help="Noise floor, a share such as 0.02; else the record's own.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="Level of the one look.")] = 0.05,
     panel: Annotated[str, typer.Option(help="The record's name.")] = "embedded",
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two runs of one series: one look, fixed beforehand, and never a series of looks.
+    """Say what changed between two runs or batches, and whether it is the target's doing.
 
-    Shows for each model what was newly refused and newly answered, the mid-p value, and the
-    fewest flips that this look can call significant. Exit code 2 if a model's series ended.
+    Each is a run's or batch's id or a batch's name; ID:MODEL names a target, another in each to
+    compare two. A change is attributed only if all of the instrument is byte-identical and the
+    reference moved by no more than its noise floor. One look, fixed beforehand.
+
+    Exit code 0 attributable, or no change shown; 2 cannot be compared; 4 void: the instrument
+    changed or drifted; 5 not estimable. Of several targets the worst counts.
     """
-    folder = data or project_root() / "data"
-    known(folder, [panel])
-    found = compare_runs(Store(folder / panel), Ledger(folder / panel), first, second)
+    record = pinned_record(panel, data)
+    found = compare_passes(record, base, candidate, model=model, floor=floor, alpha=alpha)
     if as_json:
         print(json.dumps(found))
+        raise typer.Exit(found["exit_code"])
+    if found["noise"]:
+        say(noise_text(found["noise"]))
+    for name, entry in found["models"].items():
+        say(f"{name}: {comparison_text(entry)}")
+    say(found["words"])
+    for error in dict.fromkeys(entry["error"] for entry in found["models"].values()):
+        if error:
+            warn(f"error: {error}")
+    raise typer.Exit(found["exit_code"])
+
+
+def pinned_record(name: str, data: Path | None) -> PinnedRecord:
+    folder = data or project_root() / "data"
+    known(folder, [name])
+    lines = Ledger(folder / name).forwards()
+    return PinnedRecord(Store(folder / name), lines, root=project_root())
+
+
+def noise_text(noise: dict[str, Any]) -> str:
+    """Say what the noise floor is, and where it comes from."""
+    if not noise["comparisons"]:
+        return "floor: unknown, no two earlier passes of the reference under this instrument"
+    value = noise["floor"]
+    what = "sealed, measured" if noise["sealed"] else "not sealed, estimated"
+    return (
+        f"floor: {points(value['estimate'])} [{100 * value['low']:.1f}, {100 * value['high']:.1f}]"
+        f" at {noise['items']} items; {what} on {len(noise['batches'])} passes, "
+        f"{noise['flips']} of {noise['comparisons']} labels of the reference differ"
+    )
+
+
+def comparison_text(entry: dict[str, Any]) -> str:
+    """Return the verdict on one target, what it rests on, and what one look shows."""
+    if entry.get("void"):
+        return str(entry["void"])
+    parts = []
+    if entry["error"]:
+        fields = ["{path}: {before} -> {after}".format(**it) for it in entry.get("fields", ())]
+        parts += [f"not compared: the instrument changed, {'; '.join(fields)}"] if fields else []
     else:
-        for name, item in found["models"].items():
-            named = {key: ", ".join(item[key]) or "none" for key in item if key.startswith("newly")}
-            say(f"{name}: {item.get('reason') or LOOK.format(**item | named)}")
-        say(found["words"])
-    raise typer.Exit(2 if any("reason" in item for item in found["models"].values()) else 0)
+        parts.append(": ".join(filter(None, (entry["verdict"], entry["reason"]))))
+        parts.append(f"the reference moved {points(entry['reference_delta'], signed=True)}")
+    if found := entry.get("attribution"):
+        parts.append(
+            f"{points(found['delta'], signed=True)} {limits(found['interval'])}, "
+            f"less the reference's {limits(found['difference_interval'])}"
+        )
+    if "sentence" in entry:
+        names = {key: ", ".join(entry[key]) or "none" for key in entry if key.startswith("newly")}
+        parts.append(LOOK.format(**entry | names))
+    if entry.get("next_step"):
+        parts.append(f"next: {entry['next_step']}")
+    return "\n  ".join(parts) or "not compared"
+
+
+def limits(interval: dict[str, Any]) -> str:
+    if interval["low"] is None:
+        return f"({interval['reason']})"
+    return f"[{100 * interval['low']:+.1f}, {100 * interval['high']:+.1f}]"

@@ -1,13 +1,14 @@
-"""One look: the canonical labels of two comparable runs, compared once."""
+"""One look at two runs or batches of a record: what changed, and whose doing it can be."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from drift.errors import ConfigurationError
-from drift.records.ledger import Ledger
-from drift.records.run import Run, determined_labels, family, load_run
-from drift.records.store import Store, read_rows
+from drift.errors import ConfigurationError, worst_exit_code
+from drift.instrument import VOID
+from drift.records.pins import Pass, PinnedRecord
+from drift.records.run import family
 from drift.stats import (
     Flips,
     detectability_sentence,
@@ -22,55 +23,110 @@ ONE_LOOK = (
 )
 
 
-def compare_runs(store: Store, ledger: Ledger, first: str, second: str) -> dict[str, Any]:
-    """Compare two runs model by model, under the judge that each was first labelled by.
+def compare_passes(
+    record: PinnedRecord,
+    base: str,
+    candidate: str,
+    *,
+    model: str | None = None,
+    floor: float | None = None,
+    alpha: float = 0.05,
+) -> dict[str, Any]:
+    """Compare two runs or batches, each named ``ID``, ``ID:MODEL`` or by a batch's name.
 
-    Returns ``{"first", "second", "words", "models"}``. Of a model stands what :func:`look`
-    returns; a model that was not asked in both, or whose series closed between them, has
-    ``reason`` alone. A fresh baseline of the alarm closes nothing.
+    Without a model each target is compared that either of them asked. Returns ``{"base",
+    "candidate", "alpha", "words", "noise", "models", "exit_code"}``. Of a model stands
+    what :func:`look` and its :class:`~drift.instrument.Comparison` hold, the look only where
+    the verdict is not void; ``error`` says why a model has none: it, or a reference, was not
+    asked in both. ``noise`` holds the floor that the record gives.
 
     Raises
     ------
     ConfigurationError
-        The record holds no such run, or one that is not before the other.
+        The record holds no such run or batch, or `base` is not before `candidate`.
     """
-    if not first < second:
-        raise ConfigurationError("the first run must be the earlier", got=f"{first}, {second}")
-    before, after = (_run(store, ledger, run) for run in (first, second))
-    closed = {
-        item["model"]: item["detail"]
-        for item in read_rows(store.findings)
-        if item["kind"] == "series_closed" and first < item["run"] <= second
+    (first, before), (second, after) = (_named(record, name) for name in (base, candidate))
+    before, after = before or model or after, after or model or before
+    order = [record.passes.index(one) for one in (first, second)]
+    if order[0] > order[1] or (first is second and before == after):
+        raise ConfigurationError(
+            "BASE must be the earlier, or name another model of the same run",
+            got=f"{base}, {candidate}",
+        )
+    pairs = [(before, after)] if before and after else _targets(first, second)
+    found = {
+        one if one == other else f"{one} -> {other}": _entry(
+            record, first, second, one, other, floor=floor, alpha=alpha
+        )
+        for one, other in pairs
     }
-    models: dict[str, dict[str, Any]] = {}
-    for name in sorted(before.models.keys() | after.models.keys()):
-        if name not in before.models or name not in after.models:
-            models[name] = {"reason": "not asked in both runs"}
-        elif name in closed:
-            models[name] = {"reason": f"its series closed between them: {closed[name]}"}
-        else:
-            models[name] = look(flips(_canonical(before, name), _canonical(after, name)))
-    return {"first": first, "second": second, "words": ONE_LOOK, "models": models}
+    return {
+        "base": first.id,
+        "candidate": second.id,
+        "alpha": alpha,
+        "words": ONE_LOOK,
+        "noise": None if floor is not None else _noise(record, first, second),
+        "models": found,
+        "exit_code": worst_exit_code(entry["exit_code"] for entry in found.values()),
+    }
 
 
-def _run(store: Store, ledger: Ledger, wanted: str) -> Run:
-    """Return a run as it was first labelled: by the judge registered for it."""
-    sealed = None
-    for line in ledger.forwards():
-        if line.kind == "run" and line.body["run"] == wanted:
-            sealed = line.body
-        elif line.kind == "labels" and sealed and line.body["run"] == wanted:
-            return load_run(store, sealed, line.body)
-    raise ConfigurationError("the record holds no such run", where=str(store.folder), got=wanted)
+def _named(record: PinnedRecord, name: str) -> tuple[Pass, str]:
+    run, _, model = name.partition(":")
+    return record.find(run), model
 
 
-def _canonical(run: Run, name: str) -> dict[str, str | None]:
-    outcomes = run.models[name].outcomes
-    return determined_labels({arm: outcomes[arm] for arm in outcomes if arm.endswith("#en-1")})
+def _targets(first: Pass, second: Pass) -> list[tuple[str, str]]:
+    """Return the targets that either pass asked."""
+    references = {one.reference for one in (first, second)}
+    found = sorted((first.models.keys() | second.models.keys()) - references)
+    if not found:
+        raise ConfigurationError(
+            "the reference alone was asked: there is no target to compare",
+            got=f"{first.id}, {second.id}",
+        )
+    return [(model, model) for model in found]
 
 
-def look(change: Flips) -> dict[str, Any]:
-    """Return what one look at two runs shows, and what it could have shown.
+def _noise(record: PinnedRecord, first: Pass, second: Pass) -> dict[str, Any]:
+    noise, floor = record.noise(first, second), record.floor(first, second)
+    return asdict(noise) | {"items": floor.items, "floor": asdict(floor.value)}
+
+
+def _entry(
+    record: PinnedRecord,
+    first: Pass,
+    second: Pass,
+    model: str,
+    other: str,
+    *,
+    floor: float | None,
+    alpha: float,
+) -> dict[str, Any]:
+    """Return what the comparison of one target shows."""
+    try:
+        found = record.compare(first, second, model, other, floor=floor, alpha=alpha)
+    except ConfigurationError as error:
+        asked = model in first.models and other in second.models
+        if asked and first.reference and second.reference:
+            raise
+        entry = {"error": str(error), "exit_code": error.exit_code}
+        if not asked:
+            return entry
+        fields = first.instrument(model).differences(second.instrument(other))
+        if fields:
+            return entry | {"fields": [asdict(field) for field in fields]}
+        return entry | look(flips(first.labels[model], second.labels[other]), alpha=alpha)
+    entry = asdict(found) | {
+        "error": None,
+        "void": str(found.error()) if found.exit_code == VOID else None,
+    }
+    del entry["change"], entry["unscored"]
+    return entry | (look(found.change, alpha=alpha) if found.change else {})
+
+
+def look(change: Flips, *, alpha: float = 0.05) -> dict[str, Any]:
+    """Return what one look at two passes shows, and what it could have shown.
 
     The families ``newly_refused`` and ``newly_answered``, the number ``compared``, ``midp``,
     ``minimum_detectable_flips`` with the flips the other way counted, and a ``sentence``.
@@ -78,7 +134,7 @@ def look(change: Flips) -> dict[str, Any]:
     refused = [family(arm) for arm in change.newly_refused]
     answered = [family(arm) for arm in change.newly_answered]
     opposite = min(len(refused), len(answered))
-    detectable = minimum_detectable_flips(change.compared, opposite=opposite)
+    detectable = minimum_detectable_flips(change.compared, alpha=alpha, opposite=opposite)
     return {
         "compared": change.compared,
         "newly_refused": refused,

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 from drift.config import parse_timestamp
-from drift.records.compare import compare_runs
-from drift.records.ledger import Ledger
+from drift.records.compare import look
+from drift.records.pins import read_passes
 from drift.report.alarm import aftermath, number
 from drift.report.display import figure
 from drift.report.figures import COLOURS, INK, LINE, MUTED, Picture
@@ -24,6 +24,7 @@ from drift.report.markup import Markup, html, joined, percent, rate_text, table,
 from drift.report.pages import family_links
 from drift.report.plan import Lab, opened
 from drift.report.tables import Record, each, evidence, rates_over_runs, readings
+from drift.stats import flips
 from drift.stats.power import Delay, delay
 
 #: Processes drawn, the state-setting one first; how each is drawn.
@@ -304,8 +305,15 @@ def _level(lab: Lab, model: str, since: int, rows: pd.DataFrame) -> Markup:
         for name, kind in (("new refusals", "new_refusal"), ("refusals lifted", "lifted_refusal"))
         if (of := [it["family"] for it in dated if it["kind"] == kind])
     ]
-    look = compare_runs(record.store, Ledger(record.store.folder), first, second)["models"][model]
-    seen = "not compared: {reason}." if "reason" in look else ("mid-p {midp:.3g}. {sentence}")
+    lines = [line for line, _ in record.sealed]
+    before, after = read_passes(record.store, lines, only=(first, second))
+    if fields := before.instrument(model).differences(after.instrument(model)):
+        seen = html("not compared: {}.", joined(map(str, fields), "; "))
+    else:
+        seen = html(
+            "mid-p {midp:.3g}. {sentence}",
+            **look(flips(before.labels[model], after.labels[model])),
+        )
     said = (
         "<h3>{}</h3><p>Shares in the {} runs before: {}; in the {} from run {} on: {}. Dated in "
         '<a href="runs/{}.html">run {}</a>: {}. One look at runs {} and {}: {}</p>{}'
@@ -323,7 +331,7 @@ def _level(lab: Lab, model: str, since: int, rows: pd.DataFrame) -> Markup:
         joined(events, ", ") or "no flip",
         since - 1,
         since,
-        html(seen, **look),
+        seen,
         table(pd.DataFrame(shown, columns=heads)),
     )
 

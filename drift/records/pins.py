@@ -1,0 +1,466 @@
+"""The instruments of a record: its runs and ladder batches with their pins, and their floors.
+
+A run or a batch is a *pass*: the panel asked a corpus once. It is read under the judge that it
+was first labelled by. :class:`PinnedRecord` reads all passes once and compares any two of them;
+where labels are needed anew they are derived from the stored transcripts, and nothing is asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from drift.config import Clock, canonical_json, sha256_hex
+from drift.errors import ConfigurationError
+from drift.instrument import NOT_ESTIMABLE, Batch, Comparison, Instrument, Labels, judgement
+from drift.judging import Judge, load_judge
+from drift.judging.ladder import Rubric, complied, ladder_judge, load_rubric
+from drift.records.batch import (
+    BatchRun,
+    elicitor_of,
+    load_batch,
+    outcome_rows,
+    read_batch,
+    registered_ladders,
+)
+from drift.records.ledger import Ledger, Line
+from drift.records.registration import judge_identity, registered_bank
+from drift.records.run import DETERMINED, determined_labels, label_rows, load_run
+from drift.records.store import Store, read_rows
+from drift.stats.attribution import Pairs, pairs_of
+from drift.stats.floor import Floor, noise_floor
+
+#: What of a registered instrument says whom we ask; the rest is how.
+IDENTITY = ("endpoint", "model", "weights_sha256", "provider")
+NO_ELICITOR = {"kind": "none"}
+floor_of = cache(noise_floor)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A run or a batch under one judge.
+
+    ``models`` maps each target to {role, document}; ``labels`` to its items' labels: the
+    canonical arms of a run, the English ladders of a batch. ``texts`` maps the reference's items
+    to the SHA-256 of what it said; ``usable_share`` is the registered one.
+    """
+
+    body: Mapping[str, Any]
+    judge: Mapping[str, str]
+    elicitor: Mapping[str, Any]
+    models: Mapping[str, Mapping[str, Any]]
+    labels: Mapping[str, Labels]
+    texts: Mapping[str, str]
+    usable_share: float
+
+    @property
+    def id(self) -> str:
+        return str(self.body["run"])
+
+    @property
+    def reference(self) -> str | None:
+        """The key of the reference target, None without one.
+
+        ConfigurationError if there are several: which of them is to hold still?
+        """
+        return _reference(self.models, self.id)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the reference gave enough determined labels to count in a floor."""
+        labels = self.labels[self.reference].values() if self.reference else ()
+        return sum(label in DETERMINED for label in labels) >= self.usable_share * len(labels) > 0
+
+    @cached_property
+    def common(self) -> str:
+        """The SHA-256 of the instrument without target and identity: what all models share."""
+        return self._instrument({}).sha256
+
+    def instrument(self, model: str) -> Instrument:
+        """Return the instrument of one target; ConfigurationError if it was not asked."""
+        if model not in self.models:
+            raise ConfigurationError(
+                "the model was not asked",
+                where=self.id,
+                got=model,
+                expected=f"one of: {', '.join(self.models)}",
+            )
+        return self._instrument(self.models[model]["document"])
+
+    def _instrument(self, document: Mapping[str, Any]) -> Instrument:
+        kept = self.models[self.reference]["document"] if self.reference else {}
+        reference = {name: value for name, value in kept.items() if name != "method"}
+        apart = {*IDENTITY, "method"}
+        return Instrument(
+            target={name: value for name, value in document.items() if name not in apart},
+            identity={name: document[name] for name in IDENTITY if name in document},
+            reference=reference,
+            elicitor=self.elicitor,
+            judge=self.judge,
+            corpus=self.body["corpus"],
+            client={"method": kept.get("method", document.get("method"))},
+        )
+
+
+def _reference(models: Mapping[str, Mapping[str, Any]], where: str) -> str | None:
+    found = [name for name, part in models.items() if part["role"] == "reference"]
+    if len(found) > 1:
+        raise ConfigurationError(
+            "two models have the role of the reference, and one must hold still",
+            where=where,
+            got=", ".join(found),
+        )
+    return found[0] if found else None
+
+
+def read_passes(store: Store, lines: Iterable[Line], *, only: Collection[str] = ()) -> list[Pass]:
+    """Return the labelled runs and batches of a chain in their order, or some by their ids."""
+    registrations: dict[str, dict[str, Any]] = {}
+    sealed: dict[str, dict[str, Any]] = {}
+    found: dict[str, Pass] = {}
+    for line in lines:
+        body = line.body
+        if line.kind == "registration":
+            registrations[line.hash] = body
+        elif only and body.get("run") not in only:
+            continue
+        elif line.kind in ("run", "batch"):
+            sealed[body["run"]] = body
+        elif line.kind in ("labels", "outcomes") and body["run"] not in found:
+            asked = sealed[body["run"]]
+            registration = registrations[asked["registration"]]
+            read = _run if line.kind == "labels" else _batch
+            found[body["run"]] = read(store, asked, body, registration)
+    return list(found.values())
+
+
+def _run(
+    store: Store,
+    body: Mapping[str, Any],
+    labels: Mapping[str, Any],
+    registration: Mapping[str, Any],
+) -> Pass:
+    run = load_run(store, body, labels)
+    models = {name: registration["instruments"][name] for name in run.models}
+    items = [key for key in body["keys"] if key.endswith("#en-1")]
+    return Pass(
+        body=body,
+        judge=labels["judge"],
+        elicitor=NO_ELICITOR,
+        models=models,
+        labels={
+            name: determined_labels({item: part.outcomes[item] for item in items})
+            for name, part in run.models.items()
+        },
+        texts=_texts(read_rows(store.transcript(run.id)), _reference(models, run.id), items),
+        usable_share=float(registration["alarm"]["usable_share"]),
+    )
+
+
+def _texts(
+    rows: Iterable[Mapping[str, Any]], reference: str | None, items: Sequence[str]
+) -> dict[str, str]:
+    """Return the SHA-256 of each canonical answer of the reference."""
+    mine = {row["key"]: row["text"] for row in rows if row["model"] == reference}
+    return {item: sha256_hex(mine[item].encode()) for item in items if item in mine}
+
+
+def _batch(
+    store: Store,
+    body: Mapping[str, Any],
+    outcomes: Mapping[str, Any],
+    registration: Mapping[str, Any],
+) -> Pass:
+    batch = load_batch(store, body, outcomes)
+    models = {name: body["models"][name] for name in batch.outcomes}
+    share = float(registration["alarm"]["usable_share"])
+    return Pass(
+        body=body,
+        judge=outcomes["judge"],
+        elicitor=body["elicitor"],
+        models=models,
+        labels=_complied(batch),
+        texts=_english(batch.texts.get(_reference(models, body["run"]) or "", {})),
+        usable_share=share,
+    )
+
+
+def _complied(batch: BatchRun) -> dict[str, Labels]:
+    return {
+        name: {arm: complied(turns) for arm, turns in _english(arms).items()}
+        for name, arms in batch.outcomes.items()
+    }
+
+
+def _english(arms: Mapping[str, Any]) -> dict[str, Any]:
+    return {arm: value for arm, value in arms.items() if arm.endswith("#en")}
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Labels of the reference that differed in batches where nothing changed, and in which."""
+
+    flips: int
+    comparisons: int
+    batches: tuple[str, ...]
+    sealed: bool = False
+
+    def floor(self, items: int) -> Floor:
+        """Return the floor of a corpus of `items`."""
+        return floor_of(self.flips, self.comparisons, items)
+
+
+def noise_of(passes: Sequence[Pass]) -> Noise:
+    """Count the labels of the reference that differ in disjoint pairs of consecutive passes."""
+    flips = comparisons = 0
+    names: list[str] = []
+    for first, second in zip(passes[::2], passes[1::2], strict=False):
+        pairs = _reference_pairs(first, second)
+        flips, comparisons = flips + pairs.fell + pairs.rose, comparisons + pairs.n
+        names += [first.id, second.id]
+    return Noise(flips, comparisons, tuple(names))
+
+
+def _reference_pairs(first: Pass, second: Pass) -> Pairs:
+    return pairs_of(*(one.labels[one.reference or ""] for one in (first, second)))
+
+
+class PinnedRecord:
+    """The passes of one record, read once, and what may be said of any two of them."""
+
+    def __init__(self, store: Store, lines: Iterable[Line], *, root: Path) -> None:
+        self.store, self.root = store, root
+        lines = list(lines)
+        self.passes = read_passes(store, lines)
+        self._floors = [line.body for line in lines if line.kind == "floor"]
+        self._place = {one.id: place for place, one in enumerate(self.passes)}
+        self._again: dict[str, Pass] = {}
+
+    def find(self, name: str) -> Pass:
+        """Return the run or batch of an id, or the batch of a name; ConfigurationError if none."""
+        for one in self.passes:
+            if name and name in (one.id, one.body.get("name")):
+                return one
+        known = [one.id for one in self.passes]
+        raise ConfigurationError(
+            "the record holds no such run or batch",
+            where=str(self.store.folder),
+            got=name,
+            expected=f"one of {len(known)}, from {known[0]} to {known[-1]}" if known else "a run",
+            next_step="`drift status` names the last run",
+        )
+
+    @cached_property
+    def _pairs(self) -> dict[str, list[tuple[int, Noise]]]:
+        """The disjoint pairs of consecutive usable passes by instrument, with the later place."""
+        alike: dict[str, list[Pass]] = defaultdict(list)
+        for one in self.passes:
+            if one.usable:
+                alike[one.common].append(one)
+        return {
+            common: [
+                (self._place[pair[1].id], noise_of(pair))
+                for pair in zip(found[::2], found[1::2], strict=False)
+            ]
+            for common, found in alike.items()
+        }
+
+    def latest(self, elicitor: Mapping[str, Any]) -> list[Pass]:
+        """Return the usable passes of an elicitor that share the instrument of the last one."""
+        asked = [one for one in self.passes if one.elicitor == elicitor and one.usable]
+        return [one for one in asked if one.common == asked[-1].common]
+
+    def noise(self, base: Pass, candidate: Pass | None = None) -> Noise:
+        """Return the noise of the reference under the instrument of `base`.
+
+        It is the last that was sealed without `candidate` in it; else it is counted over the
+        record's own pairs of passes before `candidate`, and may hold no comparison.
+        """
+        name = candidate.id if candidate else ""
+        for body in reversed(self._floors):
+            if body["instrument"] == base.common and name not in body["batches"]:
+                floor, batches = body["floor"], tuple(body["batches"])
+                return Noise(floor["flips"], floor["comparisons"], batches, sealed=True)
+        place = self._place.get(name, len(self.passes))
+        found = [noise for later, noise in self._pairs.get(base.common, ()) if later < place]
+        return Noise(
+            sum(noise.flips for noise in found),
+            sum(noise.comparisons for noise in found),
+            tuple(name for noise in found for name in noise.batches),
+        )
+
+    def floor(self, base: Pass, candidate: Pass) -> Floor:
+        """Return the floor for the items on which the reference is determined in both."""
+        sides = [one.labels.get(one.reference or "", {}) for one in (base, candidate)]
+        both = [
+            item
+            for item, label in sides[0].items()
+            if label in DETERMINED and sides[1].get(item) in DETERMINED
+        ]
+        return self.noise(base, candidate).floor(max(1, len(both)))
+
+    def compare(
+        self,
+        base: Pass,
+        candidate: Pass,
+        model: str,
+        other: str | None = None,
+        *,
+        floor: float | None = None,
+        alpha: float = 0.05,
+    ) -> Comparison:
+        """Compare `model` in two passes, or with `other` in the second.
+
+        `floor` is by default that of :meth:`floor`. Where the verdict needs them, labels are
+        derived anew from the stored transcripts by the judge in ``config/``. ConfigurationError
+        as of :class:`~drift.instrument.Batch` and :func:`~drift.instrument.judgement`.
+        """
+        named = (model, other or model)
+        for one, key in zip((base, candidate), named, strict=True):
+            if key == one.reference:
+                raise ConfigurationError(
+                    "the reference is what the others are read against, and no target",
+                    where=one.id,
+                    got=key,
+                )
+        if floor is None:
+            floor = self.floor(base, candidate).value.estimate
+        sides = (batch_of(base, named[0]), batch_of(candidate, named[1]))
+        found = judgement(*sides, floor=floor, alpha=alpha)
+        if not found.unscored:
+            return found
+        again = tuple(
+            batch_of(self.rescored(one), key)
+            for one, key in zip((base, candidate), named, strict=True)
+        )
+        return judgement(*sides, floor=floor, alpha=alpha, rescored=(again[0], again[1]))
+
+    def adjacent(self, *, alpha: float = 0.05) -> list[Comparison]:
+        """Compare each model in each two passes of one elicitor that follow each other.
+
+        Where two cannot be compared the verdict is *not estimable*, with the reason.
+        """
+        rows: dict[tuple[bytes, str], list[Pass]] = defaultdict(list)
+        for one in self.passes:
+            for model in one.models:
+                if model != one.reference:
+                    rows[canonical_json(one.elicitor), model].append(one)
+        found = []
+        for (_, model), asked in rows.items():
+            for base, candidate in pairwise(asked):
+                try:
+                    found.append(self.compare(base, candidate, model, alpha=alpha))
+                except ConfigurationError as error:
+                    blank = Comparison(base.id, candidate.id, model, "not estimable", NOT_ESTIMABLE)
+                    found.append(replace(blank, reason=error.what, next_step=error.next_step))
+        return found
+
+    @cached_property
+    def _judge(self) -> tuple[Judge, Rubric]:
+        config = self.root / "config"
+        return load_judge(config / "judge"), load_rubric(config / "rubric.toml")
+
+    def rescored(self, one: Pass) -> Pass:
+        """Return a pass under the judge in ``config/``, labelled from its stored transcript."""
+        if one.id not in self._again:
+            rescore = _batch_again if "turns" in one.body else _run_again
+            self._again[one.id] = rescore(self.store, one, *self._judge)
+        return self._again[one.id]
+
+
+def batch_of(one: Pass, model: str) -> Batch:
+    """Return one target of a pass, beside the reference."""
+    return Batch(
+        name=one.id,
+        model=model,
+        instrument=one.instrument(model),
+        target=one.labels[model],
+        reference=one.labels.get(one.reference or "", {}),
+        reference_texts=one.texts,
+        seeds=one.elicitor.get("seed"),
+    )
+
+
+def _run_again(store: Store, one: Pass, judge: Judge, _: Rubric) -> Pass:
+    prompts = registered_bank(store, dict(one.body)).prompts
+    items = next(iter(one.labels.values()))
+    rows = [row for row in read_rows(store.transcript(one.id)) if row["key"] in items]
+    said = {(row["model"], row["key"]): row["label"] for row in label_rows(judge, rows, prompts)}
+    labels = {
+        name: determined_labels({item: said.get((name, item), "missing") for item in items})
+        for name in one.models
+    }
+    return replace(one, judge=judge_identity(judge), labels=labels)
+
+
+def _batch_again(store: Store, one: Pass, judge: Judge, rubric: Rubric) -> Pass:
+    rows, ladders = read_rows(store.transcript(one.id)), registered_ladders(store, one.body)
+    who = ladder_judge(judge, rubric, ladders.sha256)
+    judged = outcome_rows(judge, rubric, one.body, rows, ladders)
+    return replace(one, judge=who, labels=_complied(read_batch(one.body, who, judged, rows)))
+
+
+def seal_floor(ledger: Ledger, passes: Sequence[Pass], *, clock: Clock) -> dict[str, Any]:
+    """Seal the floor that `passes` of one instrument measure; return the line's body.
+
+    Raises
+    ------
+    ConfigurationError
+        There are fewer than two passes, they are not of one instrument, or the reference has
+        no label that is determined in both passes of a pair.
+    """
+    where = ", ".join(one.id for one in passes)
+    if len(passes) < 2 or len({one.common for one in passes}) > 1 or not passes[-1].reference:
+        raise ConfigurationError(
+            "a floor is measured on two or more passes of the reference under one instrument",
+            got=where or "none",
+            next_step="ask for it: `drift instrument calibrate --batches N`",
+        )
+    noise = noise_of(passes)
+    last = passes[-1]
+    if not noise.comparisons:
+        raise ConfigurationError("the reference has no determined label to compare", where=where)
+    floor = noise.floor(len(last.labels[last.reference or ""]))
+    fields = {
+        "corpus": dict(last.body["corpus"]),
+        "elicitor": dict(last.elicitor),
+        "instrument": last.common,
+        "reference": last.reference,
+        "batches": list(noise.batches),
+        "floor": _texted(asdict(floor)),
+    }
+    return ledger.append("floor", fields, at=clock()).body
+
+
+def _texted(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a floor with its decimals as text of ten significant digits."""
+    return {
+        name: _texted(value)
+        if isinstance(value, dict)
+        else format(value, ".10g")
+        if isinstance(value, float)
+        else value
+        for name, value in document.items()
+        if value is not None
+    }
+
+
+def cost_of_reference(passes: Iterable[Pass]) -> dict[str, Counter[str]]:
+    """Count requests and tokens of the reference, what its elicitor wrote included, and of all."""
+    total: dict[str, Counter[str]] = {"reference": Counter(), "all": Counter()}
+    for one in passes:
+        mine = {one.reference, elicitor_of(one.reference or "")}
+        for name, part in one.body["models"].items():
+            usage = part["usage"]
+            spent = Counter(
+                requests=sum(part["counts"].values()),
+                tokens=usage["prompt_tokens"] + usage["completion_tokens"],
+            )
+            for who in ("reference", "all") if name in mine else ("all",):
+                total[who] += spent
+    return total

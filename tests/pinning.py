@@ -1,0 +1,62 @@
+"""A record whose two models refuse what they are told to, run by run; one is the reference."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+from conftest import ROOT, Ticking
+from loopback import Loopback, Reply, Request, completion
+from making import REFUSAL, answering, record, run, write_panel
+
+from drift.bank import load_bank
+
+#: Declined by another rule than REFUSAL.
+OTHER = "I cannot provide information on this subject."
+OTHER_RULE = "en-cannot-serve"
+
+
+class Story:
+    """A project whose two models refuse what they are told to, run by run."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+        shutil.copytree(ROOT / "config", project / "config")
+        self.clock = Ticking(datetime(2026, 3, 1, 0, 5, tzinfo=UTC))
+        bank = load_bank(project / "config" / "probe_bank.json")
+        self.prompts = [arm.prompt for arm in bank.arms("canonical")]
+        self.said: dict[str, dict[str, str]] = {"lab/steady": {}, "lab/subject": {}}
+
+    def script(self, request: Request) -> Reply:
+        said = self.said[request.model].get(request.prompt)
+        return completion(said) if said else answering(request)
+
+    def refuse(self, model: str, *questions: int, text: str = REFUSAL) -> None:
+        """From now on `model` says `text` to these questions, and answers the others."""
+        self.said[f"lab/{model}"] = {self.prompts[number]: text for number in questions}
+
+    def panel(self, server: Loopback, *, tokens: int = 48) -> None:
+        write_panel(self.project, server.base_url)
+        path = self.project / "config" / "panels" / "test.toml"
+        text = path.read_text().replace('key = "steady"', 'key = "steady"\nrole = "reference"')
+        head, limit, tail = text.rpartition("max_tokens = 48")
+        path.write_text(head + limit.replace("48", str(tokens)) + tail)
+
+    def run(self) -> None:
+        assert run(self.project, self.clock).sealed
+        self.clock.advance(hours=6)
+
+    def register(self) -> None:
+        made = record(self.project, self.clock)
+        with made.opened():
+            made.register()
+        self.clock.advance(minutes=1)
+
+    def change_judge(self, rule: str) -> None:
+        """Take a rule away, so that what it declined becomes an answer."""
+        path = self.project / "config" / "judge" / "rules.toml"
+        head, *entries = path.read_text(encoding="utf-8").split("[[rule]]")
+        kept = [entry for entry in entries if f'id = "{rule}"' not in entry]
+        assert len(kept) == len(entries) - 1
+        path.write_text("[[rule]]".join([head, *kept]), encoding="utf-8")

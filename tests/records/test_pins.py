@@ -1,0 +1,277 @@
+"""A record's runs and batches with their pins: which comparison gets which verdict, and why."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback import Loopback
+from pinning import OTHER, OTHER_RULE, Story
+
+from drift.config import sha256_hex
+from drift.errors import ConfigurationError
+from drift.records import pins
+from drift.records.compare import compare_passes
+from drift.records.ledger import Ledger
+from drift.records.pins import Pass, PinnedRecord, cost_of_reference, noise_of, seal_floor
+from drift.records.store import Store, read_rows
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eleven runs: what happens before each stands beside it."""
+    story = Story(tmp_path_factory.mktemp("told"))
+    with Loopback(story.script) as server:
+        story.panel(server)
+        story.refuse("steady", *range(20))
+        story.refuse("subject", *range(12))
+        for _ in range(3):
+            story.run()  # 1 to 3: nothing
+        story.refuse("subject")
+        story.run()  # 4: the subject answers all
+        story.refuse("subject", *range(12))
+        story.run()  # 5: it refuses again, and the rise holds
+        story.refuse("subject", *range(12, 24), text=OTHER)
+        story.refuse("steady", *range(23))
+        story.run()  # 6: the reference moves
+        story.refuse("steady", *range(20))
+        story.refuse("subject")
+        story.run()  # 7: it moves back
+        story.refuse("subject", *range(12), text=OTHER)
+        story.run()  # 8: a rise which one rule alone sees
+        story.panel(server, tokens=64)
+        story.register()
+        story.run()  # 9: longer answers are asked for
+        story.change_judge(OTHER_RULE)
+        story.register()
+        story.run()  # 10: another judge
+        story.refuse("subject", *range(12))
+        story.run()  # 11: a rise under it
+    return story.project
+
+
+def pinned(project: Path) -> PinnedRecord:
+    folder = project / "data" / "test"
+    return PinnedRecord(Store(folder), Ledger(folder).forwards(), root=project)
+
+
+@pytest.fixture(scope="module")
+def read(told: Path) -> PinnedRecord:
+    return pinned(told)
+
+
+@pytest.fixture
+def copy(told: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(told, tmp_path / "copy"))
+
+
+def verdict(read: PinnedRecord, first: int, second: int, **more: Any) -> str:
+    base, candidate = read.passes[first - 1], read.passes[second - 1]
+    return read.compare(base, candidate, "subject", **more).verdict
+
+
+def test_each_change_gets_its_verdict(read: PinnedRecord) -> None:
+    assert verdict(read, 2, 3) == "no change shown"
+    assert verdict(read, 3, 4) == "attributable to the target"
+    assert verdict(read, 4, 5) == "attributable to the target"
+    moved = "void: instrument drifted (reference moved {} points, floor {} points)"
+    assert verdict(read, 5, 6) == moved.format("+7.3", "0.0")
+    # What moved it counts as noise from then on, as long as no floor is sealed.
+    assert verdict(read, 6, 7) == moved.format("-7.3", "4.9")
+    assert verdict(read, 8, 9) == "void: instrument changed (target.max_tokens)"
+    # The judge in config/ has lost the rule which alone saw the rise of run 8.
+    assert verdict(read, 7, 8) == "not estimable"
+
+
+def test_a_changed_judge_labels_both_runs_anew_and_asks_nobody(
+    told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise AssertionError("a comparison opened a socket")
+
+    monkeypatch.setattr(socket, "socket", closed)
+    monkeypatch.setattr(socket, "create_connection", closed)
+    read = pinned(told)
+    base, candidate = read.passes[8], read.passes[9]
+    found = read.compare(base, candidate, "subject")
+    start = "judge changed only: rescored from stored transcripts; "
+    # 12 refusals under the first judge, none under the second: the answers did not change.
+    assert Counter(base.labels["subject"].values())["refused"] == 12
+    assert found.verdict == start + "no change shown"
+    assert {field.part for field in found.fields} == {"judge"} and found.exit_code == 0
+    assert "judge.rules" in [field.path for field in found.fields]
+    assert found.change is not None and found.change.newly_answered == ()
+    risen = read.compare(base, read.passes[10], "subject")
+    assert risen.verdict == start + "attributable to the target" and risen.exit_code == 0
+    # Under one judge the same answers fall; across two a fall is never reported.
+    fallen = read.compare(read.passes[10], candidate, "subject", floor=0.0)
+    assert fallen.verdict == "attributable to the target"
+    assert fallen.attribution is not None and (fallen.attribution.delta or 0) < 0
+
+
+def test_a_fall_across_two_judges_is_void(read: PinnedRecord) -> None:
+    crossed = replace(read.passes[4], judge=read.passes[0].judge | {"rules": "0"})
+    found = read.compare(crossed, read.passes[6], "subject", floor=0.0)
+    assert found.verdict == (
+        "judge changed only: rescored from stored transcripts; void: a fall needs every pin"
+    )
+    assert found.exit_code == 4 and found.change is None
+
+
+def test_pins_are_those_of_ledger_and_registration(read: PinnedRecord) -> None:
+    one = read.passes[0]
+    found = dict(one.instrument("subject").pins)
+    document = one.models["subject"]["document"]
+    assert json.loads(found["identity.model"]) == "lab/subject"
+    assert json.loads(found["reference.model"]) == "lab/steady"
+    assert found["target.max_tokens"] == "48" and found["elicitor.kind"] == '"none"'
+    assert json.loads(found["judge.rules"]) == one.judge["rules"]
+    assert json.loads(found["corpus.sha256"]) == one.body["corpus"]["sha256"]
+    assert json.loads(found["client.method"]) == document["method"]
+    kept = {path.partition(".")[2].split(".")[0] for path in found if path[:2] in ("ta", "id")}
+    assert kept == document.keys() - {"method"}
+    assert one.common == read.passes[7].common == read.passes[8].common != read.passes[9].common
+
+
+def test_the_texts_of_the_reference_are_hashed_item_by_item(read: PinnedRecord) -> None:
+    one = read.passes[0]
+    rows = read_rows(read.store.transcript(one.id))
+    said = {row["key"]: row["text"] for row in rows if row["model"] == "steady"}
+    assert one.texts == {arm: sha256_hex(said[arm].encode()) for arm in one.labels["steady"]}
+    assert len(one.texts) == 41 and one.usable
+
+
+def test_the_floor_counts_disjoint_pairs_before_the_candidate(read: PinnedRecord) -> None:
+    passes = read.passes
+    assert read.noise(passes[0], passes[1]).comparisons == 0
+    for candidate, pairs in ((2, 1), (3, 1), (4, 2), (6, 3)):
+        noise = read.noise(passes[0], passes[candidate])
+        assert (noise.flips, noise.comparisons) == (3 if pairs == 3 else 0, 41 * pairs)
+        assert noise.batches == tuple(one.id for one in passes[: 2 * pairs]) and not noise.sealed
+    # Longer answers of the target alone leave the reference's instrument; another judge does not.
+    assert len(read.noise(passes[8], passes[9]).batches) == 8
+    assert read.noise(passes[9], passes[10]).comparisons == 0
+    floor = read.floor(passes[0], passes[6])
+    assert (floor.items, floor.value.estimate) == (41, 2 / 41)
+    assert verdict(read, 5, 7) == "attributable to the target"
+
+
+def test_a_sealed_floor_comes_first_but_not_for_one_of_its_own_runs(copy: Path) -> None:
+    read, ledger = pinned(copy), Ledger(copy / "data" / "test")
+    first = read.passes[0]
+    body = seal_floor(ledger, read.passes[4:8], clock=lambda: datetime(2026, 3, 9, tzinfo=UTC))
+    assert body["kind"] == "floor" and body["batches"] == [one.id for one in read.passes[4:8]]
+    assert body["instrument"] == first.common and body["reference"] == "steady"
+    assert body["elicitor"] == {"kind": "none"} and body["corpus"] == first.body["corpus"]
+    assert (body["floor"]["flips"], body["floor"]["comparisons"]) == (3, 82)
+    assert body["floor"]["discordance"]["estimate"] == format(3 / 82, ".10g")
+    again = pinned(copy)
+    assert again.noise(first, again.passes[2]) == replace(noise_of(read.passes[4:8]), sealed=True)
+    assert not again.noise(first, again.passes[6]).sealed
+    assert again.noise(first).sealed and not again.noise(again.passes[9]).sealed
+
+
+def test_a_floor_needs_two_passes_of_one_instrument(read: PinnedRecord, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for wrong in (read.passes[:1], read.passes[8:10]):
+        with pytest.raises(ConfigurationError, match="two or more passes"):
+            seal_floor(ledger, wrong, clock=lambda: datetime(2026, 3, 9, tzinfo=UTC))
+    silent = [replace(one, labels={"steady": dict.fromkeys(one.texts)}) for one in read.passes[:2]]
+    with pytest.raises(ConfigurationError, match="no determined label"):
+        seal_floor(ledger, silent, clock=lambda: datetime(2026, 3, 9, tzinfo=UTC))
+    assert not ledger.chain.exists()
+
+
+def test_adjacent_runs_are_judged_in_one_reading(
+    told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: Counter[str] = Counter()
+
+    def counted(path: Path) -> list[dict[str, Any]]:
+        reads[path.name] += "transcripts" in path.parts
+        return read_rows(path)
+
+    monkeypatch.setattr(pins, "read_rows", counted)
+    read = pinned(told)
+    found = read.adjacent()
+    assert [(one.base, one.candidate) for one in found] == [
+        (one.id, other.id) for one, other in zip(read.passes, read.passes[1:], strict=False)
+    ]
+    alone = [verdict(read, number, number + 1) for number in range(1, 11)]
+    assert [one.verdict for one in found] == alone
+    assert alone[0] == "not estimable" and found[0].reason == "the noise floor is unknown"
+    assert [one.reference_delta for one in found[4:6]] == [3 / 41, -3 / 41]
+    assert [one.floor for one in found[1:7]] == [0, 0, 0, 0, 2 / 41, 2 / 41]
+    # Once each, and once more where labels are derived anew.
+    assert max(reads.values()) == 2
+
+
+def test_a_model_in_two_roles_or_in_none(read: PinnedRecord) -> None:
+    base, candidate = read.passes[2:4]
+    both = {name: {**part, "role": "reference"} for name, part in base.models.items()}
+    with pytest.raises(ConfigurationError, match="one must hold still"):
+        _ = replace(base, models=both).reference
+    with pytest.raises(ConfigurationError, match="no target"):
+        read.compare(base, candidate, "steady")
+    with pytest.raises(ConfigurationError, match="was not asked") as raised:
+        read.compare(base, candidate, "nobody")
+    assert "steady, subject" in str(raised.value.expected)
+    lonely: list[Pass] = [
+        replace(one, models={"subject": one.models["subject"]}) for one in (base, candidate)
+    ]
+    with pytest.raises(ConfigurationError, match="without a reference"):
+        read.compare(lonely[0], lonely[1], "subject")
+
+
+def test_the_cost_of_the_reference_is_counted_from_the_ledger(read: PinnedRecord) -> None:
+    cost = cost_of_reference(read.passes[:2])
+    assert cost["reference"]["requests"] == 144 + 41
+    assert cost["all"]["requests"] == 2 * (144 + 41)
+    parts = [one.body["models"]["steady"]["usage"] for one in read.passes[:2]]
+    spent = sum(part["prompt_tokens"] + part["completion_tokens"] for part in parts)
+    assert cost["reference"]["tokens"] == spent
+
+
+def test_a_run_is_found_by_its_id_and_no_other_way(read: PinnedRecord) -> None:
+    assert read.find(read.passes[3].id) is read.passes[3]
+    for name in ("", "20991231T000000Z", read.passes[3].id[:8]):
+        with pytest.raises(ConfigurationError, match="no such run or batch"):
+            read.find(name)
+
+
+def test_two_models_of_one_run_are_compared_by_their_identity(read: PinnedRecord) -> None:
+    one = read.passes[2]
+    twin = replace(
+        one,
+        models=one.models | {"twin": one.models["subject"]},
+        labels=one.labels | {"twin": dict.fromkeys(one.texts, "answered")},
+    )
+    found = read.compare(twin, twin, "subject", "twin")
+    assert found.verdict == "attributable to the target"
+    assert found.model == "subject -> twin" and found.reference_delta == 0
+
+
+def test_a_document_holds_the_look_only_where_the_verdict_is_not_void(read: PinnedRecord) -> None:
+    names = [one.id for one in read.passes]
+    found = compare_passes(read, names[2], names[3])
+    assert list(found["models"]) == ["subject"] and found["exit_code"] == 0
+    entry = found["models"]["subject"]
+    assert (entry["compared"], len(entry["newly_answered"])) == (41, 12)
+    assert entry["attribution"]["delta"] == pytest.approx(-12 / 41)
+    void = compare_passes(read, names[4], f"{names[5]}:subject")
+    assert void["exit_code"] == 4 and "newly_refused" not in void["models"]["subject"]
+    assert void["models"]["subject"]["attribution"] is None
+    given = compare_passes(read, names[4], names[5], floor=0.2)
+    assert given["noise"] is None and given["exit_code"] == 0
+    assert given["models"]["subject"]["newly_refused"] != []
+    with pytest.raises(ConfigurationError, match="BASE must be the earlier"):
+        compare_passes(read, names[3], names[2])
+    with pytest.raises(ConfigurationError, match="BASE must be the earlier"):
+        compare_passes(read, names[3], names[3], model="subject")
