@@ -118,8 +118,17 @@ def _reference(models: Mapping[str, Mapping[str, Any]], where: str) -> str | Non
     return found[0] if found else None
 
 
-def read_passes(store: Store, lines: Iterable[Line], *, only: Collection[str] = ()) -> list[Pass]:
-    """Return the labelled runs and batches of a chain in their order, or some by their ids."""
+def read_passes(
+    store: Store,
+    lines: Iterable[Line],
+    *,
+    only: Collection[str] = (),
+    reference: str | None = None,
+) -> list[Pass]:
+    """Return the labelled runs and batches of a chain in their order, or some by their ids.
+
+    `reference` names the model that the others are read against, if not the registered one.
+    """
     registrations: dict[str, dict[str, Any]] = {}
     sealed: dict[str, dict[str, Any]] = {}
     found: dict[str, Pass] = {}
@@ -135,7 +144,7 @@ def read_passes(store: Store, lines: Iterable[Line], *, only: Collection[str] = 
             asked = sealed[body["run"]]
             registration = registrations[asked["registration"]]
             read = _run if line.kind == "labels" else _batch
-            found[body["run"]] = read(store, asked, body, registration)
+            found[body["run"]] = read(store, asked, body, registration, reference)
     return list(found.values())
 
 
@@ -144,9 +153,10 @@ def _run(
     body: Mapping[str, Any],
     labels: Mapping[str, Any],
     registration: Mapping[str, Any],
+    reference: str | None,
 ) -> Pass:
     run = load_run(store, body, labels)
-    models = {name: registration["instruments"][name] for name in run.models}
+    models = _roles({name: registration["instruments"][name] for name in run.models}, reference)
     items = [key for key in body["keys"] if key.endswith("#en-1")]
     return Pass(
         body=body,
@@ -162,6 +172,14 @@ def _run(
     )
 
 
+def _roles(models: Mapping[str, Any], reference: str | None) -> Mapping[str, Any]:
+    """Return models of which `reference`, if it is given, alone is the reference."""
+    if reference is None:
+        return models
+    roles = {name: "reference" if name == reference else None for name in models}
+    return {name: {**part, "role": roles[name]} for name, part in models.items()}
+
+
 def _texts(
     rows: Iterable[Mapping[str, Any]], reference: str | None, items: Sequence[str]
 ) -> dict[str, str]:
@@ -175,9 +193,10 @@ def _batch(
     body: Mapping[str, Any],
     outcomes: Mapping[str, Any],
     registration: Mapping[str, Any],
+    reference: str | None,
 ) -> Pass:
     batch = load_batch(store, body, outcomes)
-    models = {name: body["models"][name] for name in batch.outcomes}
+    models = _roles({name: body["models"][name] for name in batch.outcomes}, reference)
     share = float(registration["alarm"]["usable_share"])
     return Pass(
         body=body,
@@ -233,10 +252,12 @@ def _reference_pairs(first: Pass, second: Pass) -> Pairs:
 class PinnedRecord:
     """The passes of one record, read once, and what may be said of any two of them."""
 
-    def __init__(self, store: Store, lines: Iterable[Line], *, root: Path) -> None:
+    def __init__(
+        self, store: Store, lines: Iterable[Line], *, root: Path, reference: str | None = None
+    ) -> None:
         self.store, self.root = store, root
         lines = list(lines)
-        self.passes = read_passes(store, lines)
+        self.passes = read_passes(store, lines, reference=reference)
         self._floors = [line.body for line in lines if line.kind == "floor"]
         self._place = {one.id: place for place, one in enumerate(self.passes)}
         self._again: dict[str, Pass] = {}
@@ -279,7 +300,8 @@ class PinnedRecord:
         """Return the noise of the reference under the instrument of `base`.
 
         It is the last that was sealed without `candidate` in it; else it is counted over the
-        record's own pairs of passes before `candidate`, and may hold no comparison.
+        record's own pairs of passes before `candidate`, or up to a `base` that is the later of
+        the two, and may hold no comparison.
         """
         name = candidate.id if candidate else ""
         for body in reversed(self._floors):
@@ -287,6 +309,10 @@ class PinnedRecord:
                 floor, batches = body["floor"], tuple(body["batches"])
                 return Noise(floor["flips"], floor["comparisons"], batches, sealed=True)
         place = self._place.get(name, len(self.passes))
+        if place < self._place[base.id]:
+            upto = self.passes[: self._place[base.id] + 1]
+            alike = [one for one in upto if one.usable and one.common == base.common]
+            return noise_of([one for one in alike if one.id != name])
         found = [noise for later, noise in self._pairs.get(base.common, ()) if later < place]
         return Noise(
             sum(noise.flips for noise in found),
@@ -371,6 +397,10 @@ class PinnedRecord:
             rescore = _batch_again if "turns" in one.body else _run_again
             self._again[one.id] = rescore(self.store, one, *self._judge)
         return self._again[one.id]
+
+    def read_with(self, one: Pass, rubric: Rubric) -> Pass:
+        """Return a batch under the judge in ``config/`` with another rubric."""
+        return _batch_again(self.store, one, self._judge[0], rubric)
 
 
 def batch_of(one: Pass, model: str) -> Batch:
