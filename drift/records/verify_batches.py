@@ -43,6 +43,10 @@ def check_batches(
         except (IntegrityError, ConfigurationError) as error:
             found.add("batches", where, "edited", error.what)
             continue
+        stated = (body["turns"], body["elicitor"]["turns"], body["keys"])
+        if stated != (len(ladders.rungs), len(ladders.rungs), sorted(ladders.by_id)):
+            found.add("batches", where, "edited", "its turns or arms are not those of its corpus")
+            continue
         if (rows := _rows(body, data, ladders, found)) is None:
             continue
         found.batches += 1
