@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
 from drift.config import Panel, ServerSpec, Strict, load_checked, sha256_hex
 from drift.elicit import elicit, load_elicitor
 from drift.errors import ConfigurationError
-from drift.judging.ladder import Rubric
 from drift.records.batch import sealed_batches
 from drift.records.ledger import write_atomically
+from drift.records.replays import Replays
 from drift.refresh import Outcome, Record
 
 
@@ -90,53 +89,6 @@ def record_runs(
         write_atomically(record.store.plan, path.read_bytes())
         outcome.notes.append("all runs of the plan are made: plan.toml opens it")
     return outcome
-
-
-class Pass(Strict):
-    """One batch of the replays: its name, its elicitor, and servers that are started otherwise."""
-
-    name: str = Field(min_length=1)
-    elicitor: str
-    what: str
-    purpose: Literal["batch", "calibration"] = "batch"
-    models: tuple[str, ...] = ()
-    servers: dict[str, ServerSpec] = Field(default={})
-
-
-class Replay(Strict):
-    """A comparison of two batches whose truth is known, and the verdict that it must get.
-
-    ``rubric`` reads the candidate with another judge than the base.
-    """
-
-    id: str
-    title: str
-    truth: str
-    model: str
-    reference: str
-    base: str
-    candidate: str
-    verdict: str
-    rubric: Rubric | None = None
-
-
-class Replays(Strict):
-    """``config/replays.toml``: batches to be made one after the other, and what they must show."""
-
-    batches: tuple[Pass, ...]
-    replays: tuple[Replay, ...]
-
-
-def load_replays(root: Path) -> Replays:
-    """Read the known-truth replays; ConfigurationError if one names a batch that is not made."""
-    path = root / "config" / "replays.toml"
-    found = load_checked(path, Replays, kind="replays")
-    made = {item.name for item in found.batches}
-    if odd := sorted({name for it in found.replays for name in (it.base, it.candidate)} - made):
-        raise ConfigurationError(
-            "a replay compares what is not made", where=str(path), got=", ".join(odd)
-        )
-    return found
 
 
 def record_batches(record: Record, replays: Replays, *, say: Callable[[str], None]) -> Outcome:

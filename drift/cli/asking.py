@@ -17,8 +17,9 @@ from drift.config import Panel, load_panel, load_toml, project_root
 from drift.elicit import elicit as make_batch
 from drift.elicit import load_elicitor
 from drift.errors import DriftError, PartialError
-from drift.lab import load_replays, record_batches, record_runs
+from drift.lab import record_batches, record_runs
 from drift.probing.weights import fetch_weights
+from drift.records.replays import load_replays
 from drift.refresh import Outcome, Record
 from drift.terminal import bar, say, warn
 
