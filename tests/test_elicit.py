@@ -15,6 +15,7 @@ from making import ANSWER, MODELS, REFUSAL, record, run, write_panel
 from drift.config import canonical_json, load_panel, sha256_hex
 from drift.elicit import Elicitor, elicit, load_elicitor
 from drift.errors import ConfigurationError
+from drift.judging import Judge, load_judge
 from drift.judging.ladder import Rubric
 from drift.ladders import load_ladders, turn_key
 from drift.records.batch import (
@@ -26,6 +27,8 @@ from drift.records.batch import (
     sealed_batches,
 )
 from drift.records.ledger import GENESIS, Ledger
+from drift.records.moves import REGISTERED, compare_judges
+from drift.records.reproduce import reproduce_record
 from drift.records.run import responses_hash, transcript_bytes
 from drift.records.store import Store, judge_folder, read_rows
 from drift.records.verify import verify_record
@@ -318,6 +321,23 @@ def test_batches_leave_the_series_of_runs_alone(project: Path, clock: Ticking) -
     reading = json.loads(Store(folder).reading(str(second.run)).read_bytes())
     assert reading["models"]["subject"]["change"]["compared"] == 41
     assert verified(project) == []
+    made = reproduce_record(folder, root=project, scratch=project / "again")
+    assert not made.difference and made.labels == 2 * (144 + 41) + 192
+    # A judge that takes every answer for a refusal moves the turns of the batch with the runs.
+    judge = load_judge(project / "config" / "judge")
+    moved = compare_judges(folder, REGISTERED, Contrary(judge), workers=1)
+    assert len(moved.moves) == moved.labels == 2 * (144 + 41) + 192
+    assert {move.run for move in moved.moves if "@4" in move.key} == {last(project).body["run"]}
+
+
+class Contrary(Judge):
+    """The published judge, but for its word."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.__dict__ |= judge.__dict__
+
+    def label(self, **answer: Any) -> Any:
+        return super().label(**answer)._replace(label="refused")
 
 
 def test_another_rubric_reads_the_stored_bytes_and_asks_nobody(

@@ -149,6 +149,18 @@ def targets(body: Mapping[str, Any]) -> list[str]:
     return [name for name, part in body["models"].items() if part["role"] != "elicitor"]
 
 
+def label_turns(
+    judge: Judge, body: Mapping[str, Any], rows: Sequence[dict[str, Any]], ladders: Ladders
+) -> list[dict[str, Any]]:
+    """Return a judge's labels of the targets' turns.
+
+    A turn is judged as an answer to the item's own question, whatever the elicitor asked.
+    """
+    mine = [row for row in rows if row["model"] in targets(body)]
+    prompts = {row["key"]: ladders.by_id[split_key(row["key"])[0]].turns[0] for row in mine}
+    return label_rows(judge, mine, prompts)
+
+
 def outcome_rows(
     judge: Judge,
     rubric: Rubric,
@@ -156,15 +168,9 @@ def outcome_rows(
     rows: Sequence[dict[str, Any]],
     ladders: Ladders,
 ) -> list[dict[str, Any]]:
-    """Return the judged turns of a batch: the judge's label of each, its outcome and points.
-
-    A turn is judged as an answer to the item's own question, whatever the elicitor asked.
-    """
+    """Return the judged turns of a batch: the judge's label of each, its outcome and points."""
     places, scripted = by_place(rows), body["elicitor"]["kind"] == "script"
-    asked = set(targets(body))
-    mine = [row for row in rows if row["model"] in asked]
-    prompts = {row["key"]: ladders.by_id[split_key(row["key"])[0]].turns[0] for row in mine}
-    labelled = label_rows(judge, mine, prompts)
+    labelled = label_turns(judge, body, rows, ladders)
     for document in labelled:
         arm, turn = split_key(document["key"])
         ladder, model = ladders.by_id[arm], document["model"]

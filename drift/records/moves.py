@@ -14,6 +14,7 @@ from typing import Any
 
 from drift.errors import ConfigurationError
 from drift.judging import Anchor, Judge, load_judge
+from drift.records.batch import label_turns, registered_ladders, sealed_batches
 from drift.records.derive import read_series
 from drift.records.ledger import Ledger, Line
 from drift.records.parallel import spread
@@ -128,8 +129,9 @@ def compare_judges(
         The record stores no labels of a judge that is named.
     """
     store, lines = Store(folder), list(Ledger(folder).forwards())
-    jobs = run_jobs(lines)
-    found = Comparison(folder.name, _identity(old, jobs, folder), _identity(new, jobs, folder))
+    runs = run_jobs(lines)
+    found = Comparison(folder.name, _identity(old, runs, folder), _identity(new, runs, folder))
+    jobs = [*runs, *sealed_batches(lines)]
     registered = [line for line in lines if line.kind == "registration"]
     prompts = {line.hash: registered_bank(store, line.body).prompts for line in registered}
     comparer = _Comparer(store, old, new, prompts)
@@ -144,7 +146,7 @@ def compare_judges(
         if progress:
             progress(number, len(jobs))
     if registered and found.before != found.after:
-        found.closes = _closes(store, registered[-1], found)
+        found.closes = _closes(store, registered[-1], found, {run["run"] for run, _ in runs})
     return found
 
 
@@ -171,15 +173,16 @@ def _identity(side: Judge | str, jobs: list[RunJob], folder: Path) -> dict[str, 
     return dict(found[0])
 
 
-def _closes(store: Store, registration: Line, found: Comparison) -> dict[str, str]:
+def _closes(store: Store, registration: Line, found: Comparison, runs: set[str]) -> dict[str, str]:
     """Return the models whose open series ends if the one judge follows the other, and why.
 
-    A series goes by the judge that was registered: the labels of people end none.
+    A series goes by the judge that was registered: the labels of people end none, nor do those
+    of a batch.
     """
     if {found.before["id"], found.after["id"]} != {registration.body["judge"]["id"]}:
         return {}
     kept = read_series(store)["models"] if store.series.exists() else {}
-    moved = Counter(move.model for move in found.moves)
+    moved = Counter(move.model for move in found.moves if move.run in runs)
     closes = {}
     for model in registration.body["instruments"]:
         if model not in kept:
@@ -218,14 +221,19 @@ class _Comparer:
         self, side: Judge | str, job: RunJob
     ) -> dict[tuple[str, str], tuple[str, str]] | None:
         run, lines = job
+        # In the judge of a batch the lexical one is a part.
+        batch, rules = "turns" in run, "lexical" if "turns" in run else "rules"
         if isinstance(side, Judge):
             answers = read_rows(self.store.transcript(run["run"]))
-            rows = label_rows(side, answers, self.prompts[run["registration"]])
+            if batch:
+                rows = label_turns(side, run, answers, registered_ladders(self.store, run))
+            else:
+                rows = label_rows(side, answers, self.prompts[run["registration"]])
         else:
             named = [
                 line["judge"]
                 for line in lines
-                if side == REGISTERED or line["judge"]["rules"].startswith(side)
+                if side == REGISTERED or line["judge"][rules].startswith(side)
             ]
             if not named:
                 return None

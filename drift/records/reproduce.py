@@ -18,8 +18,10 @@ from typing import Any
 import orjson
 
 from drift.judging import Judge, load_judge
+from drift.judging.ladder import ladder_judge, load_rubric
+from drift.records.batch import outcome_rows, registered_ladders, sealed_batches
 from drift.records.derive import Fold, derived_files
-from drift.records.ledger import Ledger, Line
+from drift.records.ledger import Ledger, Line, write_atomically
 from drift.records.parallel import spread
 from drift.records.registration import registered_bank
 from drift.records.rescored import ABSENT, misstated
@@ -98,6 +100,9 @@ def reproduce_record(
         found.labels_taken += taken
         if progress:
             progress(found.runs, len(jobs))
+    for labels, taken in _outcomes(store, made, labeller.judge, lines, root=root):
+        found.labels += labels
+        found.labels_taken += taken
     fold = Fold(made)
     for path, data in derived_files(fold, lines):
         path.parent.mkdir(exist_ok=True)
@@ -142,6 +147,23 @@ class _Labeller:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         return count, taken
+
+
+def _outcomes(
+    store: Store, made: Store, judge: Judge, lines: list[Line], *, root: Path
+) -> Iterator[tuple[int, int]]:
+    """Write the outcomes of every batch; yield how many there are, and how many were taken."""
+    rubric = load_rubric(root / "config" / "rubric.toml")
+    for body, judged in sealed_batches(lines):
+        ladders = registered_ladders(store, body)
+        answers = read_rows(store.transcript(body["run"]))
+        for line in judged:
+            path = store.labels(judge_folder(line["judge"]), body["run"])
+            ours = line["judge"] == ladder_judge(judge, rubric, ladders.sha256)
+            rows = outcome_rows(judge, rubric, body, answers, ladders) if ours else []
+            data = b"".join(map(dump_line, rows)) if ours else read_bytes(path)
+            write_atomically(made.folder / path.relative_to(store.folder), data)
+            yield data.count(b"\n"), 0 if ours else data.count(b"\n")
 
 
 def _compared(store: Store, made: Store) -> tuple[int, Difference | None]:
