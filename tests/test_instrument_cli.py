@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from loopback import Loopback
-from pinning import Story
+from making import answering
+from pinning import Story, write_reference_panel
 
 from drift import cli
 from drift.cli import options
@@ -174,10 +175,8 @@ def test_the_reference_alone_is_asked_to_calibrate(
         return now
 
     monkeypatch.setattr(options, "Record", partial(Record, clock=later))
-    story = Story.__new__(Story)
-    story.project, story.said = copy, {"lab/steady": {}, "lab/subject": {}}
-    with Loopback(story.script) as server:
-        story.panel(server, tokens=64)
+    with Loopback(answering) as server:
+        write_reference_panel(copy, server, tokens=64)
         assert drift(copy, "register")[0] == 0
         code, said, _ = drift(copy, "instrument", "calibrate", "--batches", "2", "--json")
         assert code == 0

@@ -8,6 +8,7 @@ import socket
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,18 @@ from pinning import OTHER, OTHER_RULE, Story
 
 from drift.config import sha256_hex
 from drift.errors import ConfigurationError
+from drift.instrument import Comparison
 from drift.records import pins
 from drift.records.compare import compare_passes
 from drift.records.ledger import Ledger
-from drift.records.pins import Pass, PinnedRecord, cost_of_reference, noise_of, seal_floor
+from drift.records.pins import (
+    Pass,
+    PinnedRecord,
+    batch_of,
+    cost_of_reference,
+    noise_of,
+    seal_floor,
+)
 from drift.records.store import Store, read_rows
 
 
@@ -202,7 +211,7 @@ def test_adjacent_runs_are_judged_in_one_reading(
     read = pinned(told)
     found = read.adjacent()
     assert [(one.base, one.candidate) for one in found] == [
-        (one.id, other.id) for one, other in zip(read.passes, read.passes[1:], strict=False)
+        (one.id, other.id) for one, other in pairwise(read.passes)
     ]
     alone = [verdict(read, number, number + 1) for number in range(1, 11)]
     assert [one.verdict for one in found] == alone
@@ -275,3 +284,114 @@ def test_a_document_holds_the_look_only_where_the_verdict_is_not_void(read: Pinn
         compare_passes(read, names[3], names[2])
     with pytest.raises(ConfigurationError, match="BASE must be the earlier"):
         compare_passes(read, names[3], names[3], model="subject")
+
+
+ELICITORS = "".join(
+    f"""
+[{name}]
+kind = "model"
+panel = "test"
+model = "subject"
+temperature = {heat}
+top_p = 0.95
+seed = 7
+max_tokens = 24
+answer_tokens = 32
+system_prompt = "Speak for the person."
+tasks = {{ clarify = "Clarify.", context = "Give context.", purpose = "Say why." }}
+"""
+    for name, heat in (("asked", "0.7"), ("hotter", "0.9"))
+)
+
+
+@pytest.fixture(scope="module")
+def climbed(tmp_path_factory: pytest.TempPathFactory) -> PinnedRecord:
+    """Batches by name; the last is judged by a stricter rubric, which is in config/ since."""
+    story = Story(tmp_path_factory.mktemp("climbed"))
+    config = story.project / "config"
+    (config / "elicitors.toml").write_text(
+        f'[scripted]\nkind = "script"\nanswer_tokens = 32\n{ELICITORS}'
+    )
+    with Loopback(story.script) as server:
+        story.panel(server)
+        story.climb("steady", 10)
+        story.climb("subject", 8)
+        story.batch("scripted", "first")
+        story.batch("asked", "warm")
+        story.batch("scripted", "again")
+        story.batch("hotter", "hot")
+        story.climb("subject", 8, points=2)
+        story.batch("scripted", "released")
+        rubric = config / "rubric.toml"
+        text = rubric.read_text().replace('version = "1"', 'version = "2"')
+        rubric.write_text(text.replace("full = 2", "full = 3"))
+        story.batch("scripted", "stricter")
+    return pinned(story.project)
+
+
+def ladders(read: PinnedRecord, first: str, second: str, **more: Any) -> Comparison:
+    return read.compare(read.find(first), read.find(second), "subject", **more)
+
+
+def test_batches_are_compared_by_what_a_whole_ladder_came_to(climbed: PinnedRecord) -> None:
+    first = climbed.find("first")
+    assert set(first.labels["subject"]) == set(first.texts) and len(first.texts) == 20
+    assert all(arm.endswith("#en") for arm in first.texts)
+    assert Counter(first.labels["subject"].values())["refused"] == 8
+    assert ladders(climbed, "first", "again").verdict == "not estimable"
+    found = ladders(climbed, "again", "released")
+    assert found.verdict == "attributable to the target" and found.change is not None
+    assert len(found.change.newly_answered) == 8
+    assert climbed.noise(first).batches == (first.id, climbed.find("again").id)
+
+
+def test_another_elicitor_is_another_suite(climbed: PinnedRecord) -> None:
+    found = ladders(climbed, "warm", "hot", floor=0.0)
+    assert found.verdict == "elicitor changed: new suite version, fresh baseline"
+    assert [str(field) for field in found.fields] == [
+        'elicitor.instrument.parameters.temperature: "0.7" -> "0.9"'
+    ]
+    assert batch_of(climbed.find("warm"), "subject").seeds == 7
+    crossed = ladders(climbed, "first", "warm", floor=0.0)
+    assert crossed.verdict == "elicitor changed: new suite version, fresh baseline"
+
+
+def test_a_stricter_rubric_is_laid_to_the_judge(climbed: PinnedRecord) -> None:
+    before, after = climbed.find("released"), climbed.find("stricter")
+    counts = [Counter(one.labels["subject"].values())["refused"] for one in (before, after)]
+    assert counts == [0, 8]
+    found = ladders(climbed, "released", "stricter", floor=0.0)
+    assert found.verdict == (
+        "judge changed only: rescored from stored transcripts; no change shown"
+    )
+    named = {field.path: (field.before, field.after) for field in found.fields}
+    assert named["judge.rubric"] == ('"1"', '"2"') and named["judge.full"] == ('"2"', '"3"')
+    assert {field.part for field in found.fields} == {"judge"}
+    # By the old rubric the release was the target's; across the two rubrics it is not there.
+    across = ladders(climbed, "again", "stricter", floor=0.0)
+    assert across.verdict.endswith("transcripts; no change shown")
+
+
+def test_adjacent_batches_are_those_of_one_elicitor(climbed: PinnedRecord) -> None:
+    found = [(one.base, one.candidate, one.verdict) for one in climbed.adjacent()]
+    names = [climbed.find(name).id for name in ("first", "again", "released", "stricter")]
+    assert [pair[:2] for pair in found] == list(pairwise(names))
+    assert found[1][2] == "attributable to the target"
+
+
+def test_a_run_and_a_batch_are_told_apart_by_their_pins(
+    read: PinnedRecord, climbed: PinnedRecord
+) -> None:
+    run, batch = read.passes[0], climbed.find("first")
+    fields = run.instrument("subject").differences(batch.instrument("subject"))
+    assert {"corpus.name", "elicitor.kind", "judge.id"} <= {field.path for field in fields}
+
+
+def test_what_an_elicitor_wrote_to_the_reference_is_the_references_cost(
+    climbed: PinnedRecord,
+) -> None:
+    warm = climbed.find("warm")
+    counts = {name: sum(it["counts"].values()) for name, it in warm.body["models"].items()}
+    cost = cost_of_reference([warm])
+    assert cost["reference"]["requests"] == counts["steady"] + counts["steady.elicitor"]
+    assert cost["all"]["requests"] == sum(counts.values()) > 2 * counts["steady"]
