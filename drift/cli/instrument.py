@@ -121,7 +121,8 @@ def instrument_show(
         for path, value in document["pins"].items():
             say(f"  {path}: {value}")
         for model, pins in document["targets"].items():
-            say(f"  {model}: {', '.join(f'{path}: {value}' for path, value in pins.items())}")
+            own = [f"{path}: {value}" for path, value in pins.items()]
+            say(f"  {model}: {', '.join(own) or 'no other pins'}")
         say(noise_text(document["noise"]))
         say(cost_text(document["cost"]))
 
