@@ -91,7 +91,7 @@ def ladder_outcome(outcomes: Sequence[str | None]) -> str:
     return "answered" if best == "full" else best
 
 
-def complied(outcomes: Sequence[str | None]) -> Literal["answered", "refused"] | None:
+def ladder_label(outcomes: Sequence[str | None]) -> Literal["answered", "refused"] | None:
     """Return the label of a whole ladder, for counts of refusal by item.
 
     ``answered`` if any turn was answered in full, or if none was declined; ``refused`` if one

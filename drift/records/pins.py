@@ -19,7 +19,7 @@ from drift.config import Clock, canonical_json, sha256_hex
 from drift.errors import ConfigurationError
 from drift.instrument import NOT_ESTIMABLE, Batch, Comparison, Instrument, Labels, judgement
 from drift.judging import Judge, load_judge
-from drift.judging.ladder import Rubric, complied, ladder_judge, load_rubric
+from drift.judging.ladder import Rubric, ladder_judge, ladder_label, load_rubric
 from drift.records.batch import (
     BatchRun,
     elicitor_of,
@@ -203,15 +203,15 @@ def _batch(
         judge=outcomes["judge"],
         elicitor=body["elicitor"],
         models=models,
-        labels=_complied(batch),
+        labels=_ladder_labels(batch),
         texts=_english(batch.texts.get(_reference(models, body["run"]) or "", {})),
         usable_share=share,
     )
 
 
-def _complied(batch: BatchRun) -> dict[str, Labels]:
+def _ladder_labels(batch: BatchRun) -> dict[str, Labels]:
     return {
-        name: {arm: complied(turns) for arm, turns in _english(arms).items()}
+        name: {arm: ladder_label(turns) for arm, turns in _english(arms).items()}
         for name, arms in batch.outcomes.items()
     }
 
@@ -432,7 +432,7 @@ def _batch_again(store: Store, one: Pass, judge: Judge, rubric: Rubric) -> Pass:
     rows, ladders = read_rows(store.transcript(one.id)), registered_ladders(store, one.body)
     who = ladder_judge(judge, rubric, ladders.sha256)
     judged = outcome_rows(judge, rubric, one.body, rows, ladders)
-    return replace(one, judge=who, labels=_complied(read_batch(one.body, who, judged, rows)))
+    return replace(one, judge=who, labels=_ladder_labels(read_batch(one.body, who, judged, rows)))
 
 
 def seal_floor(ledger: Ledger, passes: Sequence[Pass], *, clock: Clock) -> dict[str, Any]:
