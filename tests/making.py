@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from conftest import Ticking
 from loopback import Loopback, Reply, Request, completion
 
-from drift.config import load_panel
+from drift.config import canonical_json, load_panel, sha256_hex
+from drift.records.ledger import GENESIS
 from drift.refresh import Outcome, Record
 
 REFUSAL = "I'm sorry, but I can't help with that."
@@ -72,3 +75,18 @@ def make_runs(
             assert outcome.sealed and outcome.exit_code == 0, outcome.notes
             clock.advance(hours=6)
     return project / "data" / "test"
+
+
+def reseal(folder: Path, seq: int, body: dict[str, Any]) -> None:
+    """Put another body in the place of a ledger line, and link what follows anew."""
+    chain = [json.loads(raw) for raw in (folder / "chain.jsonl").read_bytes().splitlines()]
+    kept = {name: chain[seq][name] for name in ("seq", "prev", "kind", "at")}
+    chain[seq] = body | kept
+    prev, raws = GENESIS, []
+    for line in chain:
+        raw = canonical_json(line | {"prev": prev})
+        prev = sha256_hex(raw)
+        raws.append(raw + b"\n")
+    (folder / "chain.jsonl").write_bytes(b"".join(raws))
+    head = {"seq": chain[-1]["seq"], "hash": prev}
+    (folder / "head.json").write_bytes(canonical_json(head) + b"\n")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import Ticking
 from loopback import Loopback, Reply, Request, completion, failing
-from making import ANSWER, MODELS, REFUSAL, record, run, write_panel
+from making import ANSWER, MODELS, REFUSAL, record, reseal, run, write_panel
 
 from drift.config import canonical_json, load_panel, sha256_hex
 from drift.elicit import Elicitor, elicit, load_elicitor
@@ -446,26 +446,6 @@ def rewrite(project: Path, change: Callable[[list[dict[str, Any]]], None]) -> No
         mine = [row for row in rows if row["model"] == name]
         part["responses"] = responses_hash(mine)
     reseal(folder, found.body["seq"], body)
-
-
-def reseal(folder: Path, seq: int, body: dict[str, Any]) -> None:
-    """Put another body in the place of a ledger line, and link what follows anew."""
-    chain = [json.loads(raw) for raw in (folder / "chain.jsonl").read_bytes().splitlines()]
-    kept = {name: chain[seq][name] for name in ("seq", "prev", "kind", "at")}
-    chain[seq] = body | kept
-    prev, raws = GENESIS, []
-    for line in chain:
-        raw = canonical_json(line | {"prev": prev})
-        prev = sha256_hex(raw)
-        raws.append(raw + b"\n")
-    (folder / "chain.jsonl").write_bytes(b"".join(raws))
-    head = {"seq": chain[-1]["seq"], "hash": prev}
-    (folder / "head.json").write_bytes(canonical_json(head) + b"\n")
-
-
-def reworded(rows: list[dict[str, Any]]) -> None:
-    row = next(it for it in rows if it["key"].endswith("@2") and it["model"] == "subject")
-    row["messages"][-1]["content"] += " Please."
 
 
 def other_answer(rows: list[dict[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from loopback import Loopback
-from making import answering
+from making import answering, reseal
 from pinning import Story, write_reference_panel
 
 from drift import cli
@@ -158,6 +158,15 @@ def test_stored_runs_are_calibrated_and_then_read(drift: Callable[..., Said], co
     line = Ledger(copy / "data" / "test").last()
     assert line is not None and line.kind == "floor" and line.body["batches"] == names[1:]
     assert drift(copy, "verify")[0] == 0
+    whole = (copy / "data" / "test" / "chain.jsonl").read_bytes()
+    head = (copy / "data" / "test" / "head.json").read_bytes()
+    kept = {k: v for k, v in line.body.items() if k not in ("seq", "prev", "kind", "at")}
+    for forged in ({"batches": names[:2]}, {"reference": "subject"}, {"floor": {}}):
+        reseal(copy / "data" / "test", line.seq, kept | forged)
+        code, said, _ = drift(copy, "verify")
+        assert code == 4 and "its passes give another" in said
+    (copy / "data" / "test" / "chain.jsonl").write_bytes(whole)
+    (copy / "data" / "test" / "head.json").write_bytes(head)
     code, said, _ = drift(copy, "compare", names[0], names[1])
     assert code == 5 and "floor: unknown" in said  # the candidate is one of the four
     code, said, _ = drift(copy, "instrument", "show")

@@ -8,7 +8,7 @@ where labels are needed anew they are derived from the stored transcripts, and n
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
@@ -436,7 +436,28 @@ def _batch_again(store: Store, one: Pass, judge: Judge, rubric: Rubric) -> Pass:
 
 
 def seal_floor(ledger: Ledger, passes: Sequence[Pass], *, clock: Clock) -> dict[str, Any]:
-    """Seal the floor that `passes` of one instrument measure; return the line's body.
+    """Seal the floor that `passes` measure; see :func:`floor_fields`. Return the line's body."""
+    return ledger.append("floor", floor_fields(passes), at=clock()).body
+
+
+def wrong_floors(store: Store, lines: Sequence[Line]) -> Iterator[tuple[int, str]]:
+    """Measure every sealed floor again; yield the number of each line that says otherwise, why."""
+    for place, line in enumerate(lines):
+        if line.kind == "floor":
+            stated = {k: v for k, v in line.body.items() if k not in ("seq", "prev", "kind", "at")}
+            try:
+                named, reference = stated["batches"], stated["reference"]
+                passes = read_passes(store, lines[:place], only=named, reference=reference)
+                found = floor_fields(passes)
+                wrong = sorted(k for k in {*found, *stated} if found.get(k) != stated.get(k))
+            except (ConfigurationError, LookupError, TypeError) as error:
+                wrong = [repr(error)]
+            if wrong:
+                yield line.seq, ", ".join(wrong)
+
+
+def floor_fields(passes: Sequence[Pass]) -> dict[str, Any]:
+    """Return what a ``floor`` line says of the noise that `passes` of one instrument show.
 
     Raises
     ------
@@ -456,7 +477,7 @@ def seal_floor(ledger: Ledger, passes: Sequence[Pass], *, clock: Clock) -> dict[
     if not noise.comparisons:
         raise ConfigurationError("the reference has no determined label to compare", where=where)
     floor = noise.floor(len(last.labels[last.reference or ""]))
-    fields = {
+    return {
         "corpus": dict(last.body["corpus"]),
         "elicitor": dict(last.elicitor),
         "instrument": last.common,
@@ -464,7 +485,6 @@ def seal_floor(ledger: Ledger, passes: Sequence[Pass], *, clock: Clock) -> dict[
         "batches": list(noise.batches),
         "floor": _texted(asdict(floor)),
     }
-    return ledger.append("floor", fields, at=clock()).body
 
 
 def _texted(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from drift.records.batch import open_batches
 from drift.records.derive import Fold, baseline_of, derived_files
 from drift.records.ledger import Ledger, Line
 from drift.records.parallel import spread
+from drift.records.pins import wrong_floors
 from drift.records.registration import corpus_copy, judge_identity
 from drift.records.rescored import misstated
 from drift.records.run import label_rows, responses_hash, row_holds
@@ -266,6 +267,9 @@ def _check_derived(store: Store, lines: list[Line], found: Verification) -> None
     for it in misstated(store, lines, fold.found):
         detail = f"{it.field}: {it.stated}; the lines before it give {it.counted}"
         found.add("registration", f"chain.jsonl:{it.line}", "edited", detail)
+    for seq, wrong in wrong_floors(store, lines):
+        detail = f"{wrong}: its passes give another"
+        found.add("derived files", f"chain.jsonl:{seq + 1}", "edited", detail)
     _check_baselines(lines, fold.baselines, found)
     found.problems += late.problems
 
