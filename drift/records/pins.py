@@ -210,8 +210,9 @@ def _batch(
 
 
 def _ladder_labels(batch: BatchRun) -> dict[str, Labels]:
+    refused = batch.judge.get("refused", "declined")
     return {
-        name: {arm: ladder_label(turns) for arm, turns in _english(arms).items()}
+        name: {arm: ladder_label(turns, refused) for arm, turns in _english(arms).items()}
         for name, arms in batch.outcomes.items()
     }
 
@@ -300,8 +301,7 @@ class PinnedRecord:
         """Return the noise of the reference under the instrument of `base`.
 
         It is the last that was sealed without `candidate` in it; else it is counted over the
-        record's own pairs of passes before `candidate`, or up to a `base` that is the later of
-        the two, and may hold no comparison.
+        record's own pairs of passes before `candidate`, and may hold no comparison.
         """
         name = candidate.id if candidate else ""
         for body in reversed(self._floors):
@@ -309,10 +309,6 @@ class PinnedRecord:
                 floor, batches = body["floor"], tuple(body["batches"])
                 return Noise(floor["flips"], floor["comparisons"], batches, sealed=True)
         place = self._place.get(name, len(self.passes))
-        if place < self._place[base.id]:
-            upto = self.passes[: self._place[base.id] + 1]
-            alike = [one for one in upto if one.usable and one.common == base.common]
-            return noise_of([one for one in alike if one.id != name])
         found = [noise for later, noise in self._pairs.get(base.common, ()) if later < place]
         return Noise(
             sum(noise.flips for noise in found),
