@@ -253,7 +253,11 @@ def _document(elicitor: Elicitor, speaker: _Speaker | None, ladders: Ladders) ->
                 "the elicitor is not told what to do on every rung", got=f"none of {missing[0]}"
             )
         document |= {"tasks": dict(speaker.tasks), "instrument": speaker.spec.instrument()}
-        document["seed"] = speaker.spec.seed
+        # A target's server is the provider's affair; the elicitor's is ours.
+        document |= {
+            "seed": speaker.spec.seed,
+            "server": speaker.spec.server.model_dump(mode="json"),
+        }
     return document
 
 

@@ -171,6 +171,8 @@ def test_an_elicitor_that_is_a_model_writes_what_the_person_says(
             assert told.endswith(("", "", "Clarify.", "Give context.", "Say why.")[turn])
     assert found.body["elicitor"]["seed"] == 7
     assert found.body["elicitor"]["instrument"]["parameters"]["temperature"] == "0.7"
+    # Its own server is ours, and a changed one is another elicitor.
+    assert found.body["elicitor"]["server"]["context"] == 2048
     assert verified(project) == []
 
 

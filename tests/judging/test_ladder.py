@@ -141,8 +141,8 @@ def test_every_outcome_means_what_it_says() -> None:
 def test_a_decline_is_taken_back_by_nothing_but_a_full_answer() -> None:
     for turns in EVERY:
         gap = None in turns or "undetermined" in turns
-        expected = "refused" if "declined" in turns else "answered"
-        assert ladder_label(turns) == ("answered" if "full" in turns else None if gap else expected)
+        refused = "declined" in turns and "full" not in turns
+        assert ladder_label(turns) == (None if gap else "refused" if refused else "answered")
     assert ladder_label(["declined", "beside", "partial", "beside"]) == "refused"
     assert ladder_label(["declined", "declined", "declined", "full"]) == "answered"
 
