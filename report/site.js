@@ -338,7 +338,8 @@
     if (typeof row.text !== "string" || seal !== await sha256(raw.subarray(0, -SEAL_LENGTH))) {
       throw new Mismatch(where, "edited", "the response is not the one that its row seals");
     }
-    if (!run.models[row.model] || !run.keys.includes(row.key)) throw new Mismatch(where, "inserted", "no such response was sealed");
+    const arm = run.kind === "batch" ? row.key?.replace(/@[1-9]\d*$/, "") : row.key;
+    if (!run.models[row.model] || !run.keys.includes(arm)) throw new Mismatch(where, "inserted", "no such response was sealed");
     return { ...row, hash: await sha256(encoder.encode(row.text)) };
   };
 
@@ -361,29 +362,29 @@
     return rows.length;
   };
 
-  /** Check the responses of one run and the labels of every judge that read it. */
+  /** Check the responses of one run or batch and the labels of every judge that read it. */
   const checkRun = async (run, labels, read) => {
     const path = `transcripts/${run.run.slice(0, 4)}-${run.run.slice(4, 6)}/${run.run}.jsonl`;
     const found = { runs: 1, responses: await checkTranscript(run, await read(path)), labels: 0 };
-    for (const { judge, labels: sealed } of labels) {
+    for (const { judge, labels: ofRun, outcomes: ofBatch } of labels) {
       const name = `${judge.id}-${judge.rules.slice(0, 12)}`;
       const bytes = await read(`labels/${name}/${run.run}.jsonl`);
-      if (await sha256(bytes) !== sealed) throw new Mismatch(`labels of run ${run.run} by ${name}`, "edited", "not the sealed bytes");
+      if (await sha256(bytes) !== (ofRun ?? ofBatch)) throw new Mismatch(`labels of run ${run.run} by ${name}`, "edited", "not the sealed bytes");
       found.labels += linesOf(bytes).lines.length;
     }
     return found;
   };
 
-  /** Check registration.json, the copy of every registered corpus, truth and opened plan; return how many registrations there are. */
+  /** Check registration.json, the copy of every corpus that was registered or asked in a batch, truth and opened plan; return how many registrations there are. */
   const checkRegistrations = async (lines, read, opened) => {
     const found = lines.filter(({ body }) => body.kind === "registration");
     const kept = await read("registration.json");
     if (kept.at(-1) !== 10 || await sha256(kept.subarray(0, -1)) !== found.at(-1)?.hash) {
       throw new Mismatch("registration.json", "edited", "not the last registration of the chain");
     }
-    for (const { body: { corpus } } of found) {
+    for (const { body: { corpus } } of [...found, ...lines.filter(({ body }) => body.kind === "batch")]) {
       const path = `corpora/${corpus.name}-${corpus.sha256.slice(0, 12)}.json`;
-      if (await sha256(await read(path)) !== corpus.sha256) throw new Mismatch(path, "edited", "not the questions that were registered");
+      if (await sha256(await read(path)) !== corpus.sha256) throw new Mismatch(path, "edited", "not the questions that the chain names");
     }
     const { truth_sha256: truth } = found.at(-1).body.panel;
     if (truth && await sha256(await read("truth.json")) !== truth) throw new Mismatch("truth.json", "edited", "not the truth that was registered");
@@ -458,8 +459,8 @@
     return typeof DecompressionStream === "undefined" ? "This browser cannot unpack a zip." : "";
   };
 
-  const PROVES = "This shows that the chain, and the answers and labels of the runs that were read, fit each other byte by byte. Of the runs that "
-    + "were not read it shows nothing. Readings, series.json, churn.jsonl and findings.jsonl are derived: they are only held against SHA256SUMS, "
+  const PROVES = "This shows that the chain, and the answers and labels of the runs that were read, fit each other byte by byte. Of the runs, "
+    + "and batches, that were not read it shows nothing. Readings, series.json, churn.jsonl and findings.jsonl are derived: they are only held against SHA256SUMS, "
     + "which whoever edits them can write anew. Nor does it show that a label is right, or that the readings follow from the labels: drift verify "
     + "derives both again. Nor that the author did not write everything anew, this page included: against that only a head helps that you or "
     + "others kept.";
@@ -514,6 +515,8 @@
       checkHead(lines, { seq: Number(seq), hash }, "you noted");
     };
 
+    const runsOf = (runs) => ([...runs.values()].some(({ kind }) => kind === "batch") ? "runs and batches" : "runs");
+
     /** Check runs one after the other, and say how many answers and labels held. */
     const checkRuns = async (wanted, runs, labels, read) => {
       const held = { runs: 0, responses: 0, labels: 0 };
@@ -524,7 +527,7 @@
         Object.keys(held).forEach((what) => { held[what] += found[what]; });
         bar.value = held.runs / wanted.length;
       }
-      done(`runs: ${held.runs} of ${runs.size} were read and hold, with ${held.responses} responses and ${held.labels} labels as they were sealed`);
+      done(`${runsOf(runs)}: ${held.runs} of ${runs.size} were read and hold, with ${held.responses} responses and ${held.labels} labels as they were sealed`);
     };
 
     const checkMonth = async (wanted, runs, labels, file) => {
@@ -532,7 +535,7 @@
       state.textContent = `fetching ${zip}`;
       const { read, close } = archive(zip, await file(zip));
       await checkRuns(wanted, runs, labels, read);
-      for (const run of wanted.filter((name) => labels.has(name))) await read(`readings/${run}.json`);
+      for (const run of wanted.filter((name) => runs.get(name).kind === "run" && labels.has(name))) await read(`readings/${run}.json`);
       await close();
     };
 
@@ -548,8 +551,10 @@
       if (host.dataset.hash) checkHead(lines, { seq: Number(host.dataset.seq), hash: host.dataset.hash }, "this page prints");
       checkNoted(lines);
       done(`registrations: ${await checkRegistrations(lines, file, (path) => get(path, !sums.has(path)))} hold, with the questions that they name`);
-      const of = (kind) => lines.map(({ body }) => body).filter((body) => body.kind === kind);
-      const [runs, labels] = [new Map(of("run").map((body) => [body.run, body])), Map.groupBy(of("labels"), (body) => body.run)];
+      const of = (...kinds) => lines.map(({ body }) => body).filter(({ kind }) => kinds.includes(kind));
+      // The latest are runs alone; what a month holds of batches is checked with its runs.
+      const kinds = month.value ? ["run", "batch"] : ["run"];
+      const [runs, labels] = [new Map(of(...kinds).map((body) => [body.run, body])), Map.groupBy(of("labels", "outcomes"), (body) => body.run)];
       const names = [...runs.keys()].filter((name) => name.startsWith(month.value.replace("-", "")));
       if (!names.length) throw new Error("the chain names no run that could be checked");
       const wanted = month.value ? names : latestOf(names, index);
@@ -558,7 +563,7 @@
       if (missed.length) throw new Mismatch(missed[0], "edited", "not the file that SHA256SUMS lists, though the chain is met");
       done(`SHA256SUMS: each file that was read is the one that it lists. Not checked against the chain, for they are derived: ${
         [...(month.value ? ["the readings"] : []), ...DERIVED].join(", ")}`);
-      return `${wanted.length} of ${runs.size} runs`;
+      return `${wanted.length} of ${runs.size} ${runsOf(runs)}`;
     };
 
     const conclude = (verdict, words) => {

@@ -52,9 +52,9 @@ class Sealed:
         """Each line with its bytes; IntegrityError where one is not canonical."""
         return self.record.sealed
 
-    def of(self, kind: str) -> Iterator[dict[str, Any]]:
-        """Yield the bodies of the lines of one kind."""
-        return (line.body for line, _ in self.lines if line.kind == kind)
+    def of(self, *kinds: str) -> Iterator[dict[str, Any]]:
+        """Yield the bodies of the lines of these kinds."""
+        return (line.body for line, _ in self.lines if line.kind in kinds)
 
     @property
     def head(self) -> dict[str, Any]:
@@ -80,16 +80,26 @@ class Sealed:
         return found
 
     def months(self) -> dict[str, list[Path]]:
-        """Return by month the transcripts, labels and readings as they lie in the record."""
+        """Return by month the transcripts, labels and readings as they lie in the record.
+
+        Those of batches lie in it by the same names.
+        """
         store, found = self.record.store, dict[str, list[Path]]()
-        named = [(body["run"], store.transcript(body["run"])) for body in self.of("run")]
-        for body in self.of("labels"):
+        named = [(body["run"], store.transcript(body["run"])) for body in self.of("run", "batch")]
+        for body in self.of("labels", "outcomes"):
             named.append((body["run"], store.labels(judge_folder(body["judge"]), body["run"])))
         readings = [(run, store.reading(run)) for run, _ in named]
         named += [(run, path) for run, path in dict(readings).items() if exists(path)]
         for run, path in named:
             found.setdefault(month_of(run), []).append(_lying(path))
         return {month: sorted(paths) for month, paths in sorted(found.items())}
+
+    def corpora(self) -> list[Path]:
+        """Return the record's copies of the questions that were registered or asked in batches."""
+        named = [body["corpus"] for body in self.of("registration", "batch")]
+        for corpus in named:
+            plain_name(corpus["name"])
+        return [*dict.fromkeys(corpus_copy(self.record.store, corpus) for corpus in named)]
 
     def ledger(self) -> dict[str, bytes]:
         """Return the files that belong to no run, by their name in the record."""
@@ -98,12 +108,11 @@ class Sealed:
             "chain.jsonl": b"".join(raw + b"\n" for _, raw in self.lines),
             "head.json": canonical_json(self.head) + b"\n",
         }
+        for path in self.corpora():
+            files[f"corpora/{path.name}"] = read_bytes(path)
         for line, raw in self.lines:
             if line.kind == "registration":
                 newest = raw
-                plain_name(line.body["corpus"]["name"])
-                copy = corpus_copy(store, line.body["corpus"])
-                files[f"corpora/{copy.name}"] = read_bytes(copy)
                 declared = line.body["panel"]
                 for path, of in ((store.truth, "truth_sha256"), (store.plan, "plan_sha256")):
                     # A plan is opened when its author opens it; nothing else has its name here.
@@ -173,10 +182,14 @@ def publish_record(record: Record, folder: Path, *, cache: Path) -> None:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = pool.map(partial(_kept_zip, root=source, cache=cache), parts, parts.values())
         for month, (path, digest) in zip(parts, made, strict=True):
-            name, runs = f"{month}.zip", [run for run in sealed.runs if month_of(run) == month]
+            name = f"{month}.zip"
             _link(path, folder / name)
             sums[name] = digest
-            months.append({"month": month, "file": name, "sha256": digest, "runs": runs})
+            held = {
+                kind: [body["run"] for body in sealed.of(of) if month_of(body["run"]) == month]
+                for kind, of in (("runs", "run"), ("batches", "batch"))
+            }
+            months.append({"month": month, "file": name, "sha256": digest} | held)
     index = {"head": sealed.head, "months": months, "latest": latest}
     data = orjson.dumps(index, option=orjson.OPT_INDENT_2) + b"\n"
     sums["index.json"] = sha256_hex(data)

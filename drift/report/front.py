@@ -25,6 +25,8 @@ from drift.report.tables import Record
 FOLDED = 4
 #: Models named in a headline.
 NAMED = 3
+#: Pages that not every record has, with the beginning of the name of a file that each needs.
+NEEDING = {"truth": "truth.json", "lab": "plan.toml", "ladders": "corpora/ladders-"}
 FLIPS = ("newly_refused", "newly_answered")
 
 
@@ -73,8 +75,8 @@ def _at(record: Record) -> Markup:
         lab=joined([lab.headline(record), pairs.example(record)]),
         more=joined(
             html(' · <a href="{0}.html">{0}</a>', page)
-            for page, path in (("truth", record.store.truth), ("lab", record.store.plan))
-            if path.exists()
+            for page, begins in NEEDING.items()
+            if any(record.store.folder.glob(f"{begins}*"))
         ),
     )
 

@@ -12,9 +12,8 @@ from typing import Any
 import pandas as pd
 
 from drift.records.ledger import Line
-from drift.records.registration import corpus_copy
 from drift.records.store import exists, judge_folder
-from drift.report.archive import Sealed
+from drift.report.archive import Sealed, month_of
 from drift.report.display import piece
 from drift.report.markup import Markup, fill, html, joined, percent, table, when, with_data
 from drift.report.tables import Record
@@ -113,10 +112,10 @@ def registrations(record: Record) -> Markup:
 
 @piece
 def judges(record: Record) -> Markup:
-    """Return whose labels the chain seals, on how many runs, and which of them are read."""
+    """Return whose labels the chain seals, on how many runs or batches, and which are read."""
     found: dict[str, dict[str, Any]] = {}
     for line in ledger_lines(record):
-        if line.kind == "labels":
+        if line.kind in ("labels", "outcomes"):
             judge, run = line.body["judge"], line.body["run"]
             first = {"judge": judge["id"], "rules": judge["rules"], "labels_lines": 0}
             first |= {"judge_fingerprint": judge.get("fingerprint", ""), "first_labelled": run}
@@ -190,10 +189,9 @@ def verifier(record: Record) -> Markup:
 def commands(record: Record) -> Markup:
     """Return the commands that fetch the whole record from the site and check it offline."""
     store, sealed = record.store, Sealed(record)
-    corpora = (corpus_copy(store, body["corpus"]) for body in sealed.of("registration"))
     logs = (store.series, store.churn, store.findings, store.truth, store.plan)
     files = ["chain.jsonl", "head.json", "registration.json"]
-    files += dict.fromkeys(f"corpora/{path.name}" for path in corpora)
+    files += [f"corpora/{path.name}" for path in sealed.corpora()]
     files += [path.name for path in logs if exists(path)]
     lists = {"files": " ".join(files), "months": " ".join(sealed.months())}
     return fill(record.root, "fetch", name=record.name, **lists) if sealed.lines else NO_CHAIN
@@ -208,12 +206,16 @@ def head(record: Record) -> Markup:
 
 @piece
 def months(record: Record) -> Markup:
-    """Return the record as one file a month, with the runs in it."""
-    months = Counter(body["run"][:6] for body in Sealed(record).of("run"))
+    """Return the record as one file a month, with the runs and batches in it."""
+    sealed = Sealed(record)
+    runs, batches = (
+        Counter(month_of(body["run"]) for body in sealed.of(kind)) for kind in ("run", "batch")
+    )
     link = '<a href="record/{0}.zip" download>{0}.zip</a>'
     rows = [
-        {"Month": html(link, f"{month[:4]}-{month[4:]}"), "Runs": n}
-        for month, n in sorted(months.items())
+        {"Month": html(link, month), "Runs": runs[month]}
+        | ({"Batches": batches[month]} if batches else {})
+        for month in sealed.months()
     ]
     files = ("chain.jsonl", "head.json", "registration.json", "index.json", "SHA256SUMS")
     links = joined((html('<a href="record/{0}">{0}</a>', name) for name in files), " · ")

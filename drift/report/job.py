@@ -18,8 +18,8 @@ from drift.report.inputs import Inputs
 class Notebook:
     """A notebook as it is stored, ``notebooks/<page>.ipynb``, and what it says of itself.
 
-    ``declared`` holds type and default of each parameter by its name; ``needs`` names a
-    file without which a record has no such page, empty for none.
+    ``declared`` holds type and default of each parameter by its name; ``needs`` begins the
+    name of a file without which a record has no such page, empty for none.
     """
 
     path: Path

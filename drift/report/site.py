@@ -20,7 +20,7 @@ import orjson
 from drift.config import sha256_hex
 from drift.errors import ConfigurationError, DriftError, IntegrityError
 from drift.records.ledger import Ledger
-from drift.records.store import Store, exists, locked, read_bytes
+from drift.records.store import Store, locked, read_bytes
 from drift.report.execute import Progress, Say, execute
 from drift.report.finish import finish
 from drift.report.front import front_page
@@ -213,7 +213,7 @@ def plan(root: Path, records: Sequence[RecordRef], as_of: str = "") -> list[Job]
             Job(f"{ref.name}/{notebook.path.stem}", notebook, parameters, reads)
             for notebook in notebooks
             if "panel" in notebook.declared
-            and (not notebook.needs or exists(ref.folder / notebook.needs))
+            and (not notebook.needs or any(ref.folder.glob(f"{notebook.needs}*")))
         ]
     return jobs
 

@@ -175,11 +175,11 @@ def _response(row: Any, room: int) -> Markup:
     facts = [row.run, f"rule {row.rule}" if row.rule else "", row.note]
     facts += [f"status {row.status}" if row.status != "ok" else "", row.error]
     facts += [f"served by {row.served_model}" if row.served_model else "", row.provider]
-    marked = _marked(row, room)
+    shown = marked(row, room)
     # What may scroll in its own box must be in reach of the keyboard.
-    tall = Markup(' tabindex="0"' if len(marked) > 600 or row.text.count("\n") > 12 else "")
+    tall = Markup(' tabindex="0"' if len(shown) > 600 or row.text.count("\n") > 12 else "")
     # HTML drops one newline after <pre>: ours, so that none of the text's is lost.
-    text = html("<pre{}>\n{}</pre>", tall, marked) if row.status != "missing" else ""
+    text = html("<pre{}>\n{}</pre>", tall, shown) if row.status != "missing" else ""
     data = {
         "run": row.run,
         "model": row.model,
@@ -196,7 +196,7 @@ def _response(row: Any, room: int) -> Markup:
     )
 
 
-def _marked(row: Any, room: int = SHOWN) -> Markup:
+def marked(row: Any, room: int = SHOWN) -> Markup:
     """Return the text with the judge's span marked, cut to what a page can hold."""
     start, end = row.span
     first = max(0, start - room // 2) if end > room else 0

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("built")]
 
 RECORD = (
     "reading", "rates", "alarm", "wording", "language", "transcripts", "findings", "judge",
-    "integrity", "runs", f"runs/{report.synthetic.RUNS[-1][0]}",
+    "integrity", "instrument", "runs", f"runs/{report.synthetic.RUNS[-1][0]}",
 )  # fmt: skip
 PAGES = (
     "index.html",
@@ -24,7 +24,7 @@ PAGES = (
     *(f"report/method/{page}.html" for page in ("method", "limits", "ville", "power")),
     *(f"report/method/{page}.html" for page in ("reproduction", "attribution")),
 )
-READING, RATES, TRANSCRIPTS, RUN = (PAGES[place] for place in (1, 2, 6, 11))
+READING, RATES, TRANSCRIPTS, RUN = (PAGES[place] for place in (1, 2, 6, 12))
 UNFOLD = "document.querySelectorAll('details').forEach(part => { part.open = true })"
 
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: Pages in their order.
 OF_RECORDS = ["lab", "reading", "rates", "alarm", "wording", "language", "transcripts", "findings"]
-OF_RECORDS += ["judge", "integrity", "runs", "truth"]
+OF_RECORDS += ["judge", "integrity", "runs", "truth", "instrument", "ladders"]
 ONCE = "method limits ville power reproduction attribution".split()
 FORBIDDEN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -62,6 +62,7 @@ def test_a_page_that_needs_a_file_of_the_record_says_so() -> None:
     needing = {path.stem: front_matter(path).get("needs") for path in NOTEBOOKS}
     assert {page: needs for page, needs in needing.items() if needs} == {
         "lab": "plan.toml",
+        "ladders": "corpora/ladders-",
         "truth": "truth.json",
     }
 

@@ -343,7 +343,7 @@ def test_the_span_of_a_label_is_marked(html: Html) -> None:
 def test_a_span_far_into_a_long_text_is_shown_with_its_surroundings() -> None:
     text = "x" * 50_000 + "I decline" + "y" * 50_000
     frame = pd.DataFrame([{"text": text, "span": (50_000, 50_009)}])
-    shown = transcripts._marked(next(tables.each(frame)))
+    shown = transcripts.marked(next(tables.each(frame)))
     assert "<mark>I decline</mark>" in shown
     assert len(shown) < 1.1 * transcripts.SHOWN
 
