@@ -16,7 +16,12 @@ from scipy import special
 
 from drift.stats.inputs import Label, checked_count, checked_share
 from drift.stats.intervals import Interval, clopper_pearson_upper
-from drift.stats.paired import midp_mcnemar, minimum_detectable_flips, paired_table
+from drift.stats.paired import (
+    midp_mcnemar,
+    midp_of_counts,
+    minimum_detectable_flips,
+    paired_table,
+)
 
 Kind: TypeAlias = Literal["attributable", "drifted", "no room", "no change", "not estimable"]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -90,7 +95,7 @@ def paired_interval(pairs: Pairs, *, level: float = 0.95) -> Interval:
     Source: Bonett, Price (2012), J. Educ. Behav. Stat. 37, 479-488; compared with others,
     Newcombe's among them, by Fagerland, Lydersen, Laake (2014), Stat. Med. 33, 2850-2875.
     """
-    return _interval(level, pairs)
+    return _interval(1 - checked_share("level", level), pairs)
 
 
 def attribute(
@@ -126,9 +131,9 @@ def attribute(
     """
     if not 0 <= floor <= 1:
         raise ValueError(f"floor in [0, 1], got {floor}")
-    level = 1 - checked_share("alpha", alpha)
+    checked_share("alpha", alpha)
     delta, moved = target.delta, reference.delta
-    interval, difference = _interval(level, target), _interval(level, target, reference)
+    interval, difference = _interval(alpha, target), _interval(alpha, target, reference)
     p = midp_mcnemar(target.fell, target.rose)
     place = (delta, interval, p, moved, difference)
     for name, pairs in (("target", target), ("reference", reference)):
@@ -149,8 +154,8 @@ def attribute(
     return Attribution("attributable", *place)
 
 
-def _interval(level: float, pairs: Pairs, less: Pairs | None = None) -> Interval:
-    z = _quantile(level)
+def _interval(alpha: float, pairs: Pairs, less: Pairs | None = None) -> Interval:
+    z = _quantile(alpha)
     if pairs.n == 0 or (less and less.n == 0):
         return Interval(None, None, "no item is determined in both batches")
     centre, spread = _change(pairs)
@@ -179,14 +184,14 @@ def _flags(
     drifted = abs(reference.rose - reference.fell) > floor * reference.n + ROUNDING
     centre, spread = _change(target)
     other, its = _change(reference)
-    limit = _quantile(1 - alpha) * np.hypot(spread, its)
+    limit = _quantile(alpha) * np.hypot(spread, its)
     shown = significant & ((centre - other) * np.sign(net) > limit)
     room = np.where(net < 0, before, reference.n - before)
     return drifted, shown, room * target.n >= abs(net) * reference.n
 
 
-def _quantile(level: float) -> float:
-    return -float(special.ndtri((1 - checked_share("level", level)) / 2))
+def _quantile(alpha: float) -> float:
+    return -float(special.ndtri(alpha / 2))
 
 
 @dataclass(frozen=True)
@@ -244,7 +249,7 @@ def simulate(setting: Setting, *, alpha: float, draws: int, seed: int) -> Verdic
     target = _draw(rng, draws, n, setting.discordance, setting.shift, middle)
     moved = min(setting.sensitivity * setting.shift, rate)
     reference = _draw(rng, draws, n, setting.reference_discordance, moved, rate)
-    significant = _midp(target.fell, target.rose) <= alpha
+    significant = midp_of_counts(target.fell, target.rose) <= alpha
     drifted, shown, room = _flags(
         target, reference, significant=significant, floor=setting.floor, alpha=alpha
     )
@@ -271,10 +276,3 @@ def _draw(
     fell, rose, rest = rng.multinomial(n, (falls, rises, steady), size=draws).T
     refused = rng.binomial(rest, (rate - falls) / steady if steady else 0.0)
     return _Drawn(n, fell, rose, fell + refused)
-
-
-def _midp(b: Counts, c: Counts) -> npt.NDArray[np.float64]:
-    """Compute `midp_mcnemar` of arrays, P(X <= m) + P(X < m), to rounding."""
-    m, n = np.minimum(b, c), b + c
-    below = np.where(m > 0, special.bdtr(np.maximum(m - 1, 0), n, 0.5), 0.0)
-    return np.asarray(special.bdtr(m, n, 0.5) + below)

@@ -9,7 +9,6 @@ from scipy.stats import binom, multinomial
 from drift.stats.attribution import (
     Pairs,
     Setting,
-    _midp,
     attribute,
     paired_interval,
     pairs_of,
@@ -157,10 +156,12 @@ def test_a_floor_or_level_out_of_range_is_refused(name, value):
         judged(STILL, **{name: value})
 
 
-def test_the_test_of_many_draws_is_the_exact_one():
-    b, c = (counts.ravel() for counts in np.mgrid[:60, :60])
-    exact = [midp_mcnemar(*both) for both in zip(b.tolist(), c.tolist(), strict=True)]
-    assert _midp(b, c) == pytest.approx(exact, rel=1e-12)
+def test_a_level_next_to_nothing_is_a_level():
+    # 2^-56 is above 1e-17 and 2^-57 below; 1 - 1e-17 is 1 to a float.
+    for fell, kind in ((56, "no change"), (57, "attributable")):
+        assert judged(Pairs(100, fell, 0, 90), alpha=1e-17).kind == kind
+    found = judged(Pairs(100, 57, 0, 90), alpha=1e-17)
+    assert found.interval.low < -0.57 < found.interval.high < 0
 
 
 def error_of_a_still_instrument(n, discordance, alpha):

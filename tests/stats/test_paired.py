@@ -1,5 +1,6 @@
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +8,10 @@ from scipy.stats import binom, binomtest
 from statsmodels.stats.contingency_tables import mcnemar
 
 from drift.stats.paired import (
+    EXACT,
     detectability_sentence,
     midp_mcnemar,
+    midp_of_counts,
     minimum_detectable_flips,
     paired_table,
 )
@@ -76,6 +79,35 @@ def test_midp_is_not_exact_its_conditional_size_reaches_seven_point_seven_percen
     worst = max(sizes, key=sizes.get)
     assert worst == 16
     assert sizes[worst] == pytest.approx(0.0768, abs=5e-5)
+
+
+def in_integers(b, c):
+    """Mid-p as `midp_mcnemar` has it of few flips, each coefficient from the one before."""
+    n, m = b + c, min(b, c)
+    below, coefficient = 0, 1
+    for k in range(m):
+        below += coefficient
+        coefficient = coefficient * (n - k) // (k + 1)
+    return float(Fraction(2 * below + coefficient, 2**n))
+
+
+@pytest.mark.parametrize("n", [EXACT + 1, 2000, 5000, 10_000])
+def test_midp_of_many_flips_agrees_with_the_integers(n):
+    for fewer in {0, 1, n // 4, n // 3, *(n // 2 - k for k in (0, 1, 20, 60, 100, 200))}:
+        exact = in_integers(n - fewer, fewer)
+        assert midp_mcnemar(n - fewer, fewer) == pytest.approx(exact, rel=1e-11, abs=1e-299)
+    assert midp_mcnemar(n, n - 1) < midp_mcnemar(n, n) == 1
+
+
+def test_midp_is_exact_up_to_a_thousand_flips():
+    for fewer in (0, 1, 400, 470, 499, 500):
+        assert midp_mcnemar(EXACT - fewer, fewer) == in_integers(EXACT - fewer, fewer)
+
+
+def test_midp_of_arrays_is_that_of_each_pair_of_counts():
+    b, c = (counts.ravel() for counts in np.mgrid[:60, :60])
+    exact = [midp_mcnemar(*both) for both in zip(b.tolist(), c.tolist(), strict=True)]
+    assert midp_of_counts(b, c) == pytest.approx(exact, rel=1e-12)
 
 
 def test_a_negative_number_of_flips_is_refused():
