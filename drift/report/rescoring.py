@@ -13,7 +13,6 @@ from drift.records.moves import compare_judges
 from drift.records.store import exists, judge_folder, read_rows
 from drift.report.markup import Markup, html, joined, table
 from drift.report.plan import Lab, opened
-from drift.report.tables import Record
 
 
 @opened
@@ -78,13 +77,14 @@ def _rescored(lab: Lab, registered: str, rules: str) -> Markup:
         "<p>Under rules {:.12} {} of {:,} labels differ; {} of them are of canonical arms, which "
     )
     said += "alone enter the alarm. {}</p>"
-    under = _differing(record, rules)
+    under = _differing(lab, rules)
     text = html(said, rules, len(moves), found.labels, canonical, under)
     return joined([text, table(pd.DataFrame(rows), empty="No label moves.")])
 
 
-def _differing(record: Record, rules: str) -> Markup:
+def _differing(lab: Lab, rules: str) -> Markup:
     """Say whether the alarm, read over another judge's labels, enters the same states."""
+    record = lab.record
     lines = [line for line, _ in record.sealed]
     read = [derived.reading for _, derived in derive_under(record.store, lines, rules)]
     if len(read) < len(record.runs):
@@ -94,14 +94,21 @@ def _differing(record: Record, rules: str) -> Markup:
     if here == there:
         said = "The same analysis read over its labels enters the same {} states in the same runs."
         return html(said, len(here))
-    said = "Read over its labels, the same analysis differs in {}."
-    return html(f"<b>{said}</b>", ", ".join(" ".join(it[:2]) for it in sorted(here ^ there)))
+    runs = {run: f"run {number}" for run, number in lab.numbers.items()}
+    told = ", ".join(
+        f"{' '.join(state)} in {runs.get(there.get(state, ''), 'no run')} instead of "
+        f"{runs.get(here.get(state, ''), 'none')}"
+        for state in sorted(here.keys() | there.keys())
+        if here.get(state) != there.get(state)
+    )
+    said = "Read over its labels, the same analysis enters {} states, and differs in {}."
+    return html(f"<b>{said}</b>", len(there), told)
 
 
-def _entries(models: Mapping[str, Any]) -> set[tuple[str, str, str]]:
-    """Return every state that was entered: model, process and state, run."""
+def _entries(models: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """Return the run in which each state was entered, by model and process with state."""
     return {
-        (model, state, run)
+        (model, state): run
         for model, found in models.items()
         for watch in found["alarm"]["watches"]
         for state, run in watch["entered"].items()
