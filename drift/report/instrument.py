@@ -1,14 +1,10 @@
-"""The page of the instrument: what is pinned, how still the reference held, what is comparable.
-
-Each verdict is that of :mod:`drift.instrument`, computed here from the record.
-"""
+"""The page of the instrument: what is pinned, how still the reference held, and at what cost."""
 
 from __future__ import annotations
 
 import functools
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -17,11 +13,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from drift.config import load_toml
-from drift.errors import ConfigurationError
-from drift.instrument import ATTRIBUTABLE, NO_CHANGE, Comparison, points
-from drift.judging.ladder import Rubric
+from drift.instrument import Comparison, points
 from drift.records.pins import Pass, PinnedRecord, cost_of_reference
+from drift.records.run import DETERMINED
 from drift.report.display import Shown, figure, no_run, shown
 from drift.report.figures import COLOURS, INK, LINE, MUTED, Picture
 from drift.report.markup import Markup, html, joined, percent, rate_text, table, with_data
@@ -29,24 +23,13 @@ from drift.report.tables import Record, each
 from drift.stats import wilson_interval
 from drift.stats.attribution import ROUNDING, pairs_of
 
-#: Pairs that are told one by one, the newest; the file holds them all.
+#: Passes or pairs that are listed one by one, the newest; the file holds them all.
 LISTED = 40
-#: Characters of why pins differ: a task of an elicitor is long.
-LONGEST = 600
 NO_REFERENCE = Markup(
     "<p>No model of this record has the role of a reference target, so nothing in it can be "
     "attributed: there is no series, no floor and no comparison to show.</p>"
 )
-NO_REPLAYS = Markup(
-    "<p>This record does not hold the batches of config/replays.toml: nothing of known truth "
-    "is compared in it.</p>"
-)
 HASH = '<span class="drift-hash">{}</span>'
-TRUTH = (
-    '{truth}<br><span class="drift-small">{base} → {candidate}; {model} read against '
-    "{reference}</span>"
-)
-FIGURES = "target: {}<br>reference: {}<br>floor: {}<br>reason: {}"
 #: The parts of an instrument in words.
 PARTS = {
     "corpus": "The questions",
@@ -75,15 +58,6 @@ WORDS = {
     "tasks": "its task",
     "weights_sha256": "SHA-256 of the weights",
 }
-#: What became of a pair: a sign, and words. The first whose beginning a verdict has.
-KINDS = {
-    ATTRIBUTABLE: ("▲", "attributable to the target"),
-    NO_CHANGE: ("·", "no change shown"),
-    "not estimable": ("–", "not estimable"),
-    "void: instrument drifted": ("×", "void: the reference moved"),
-    "": ("≠", "void: pins differ"),
-}
-SIGNS = {words: sign for sign, words in KINDS.values()}
 
 
 def elicitor_name(elicitor: Mapping[str, Any]) -> str:
@@ -223,7 +197,7 @@ def reference_moves(pins: Pins) -> pd.DataFrame:
             if not one.reference:
                 continue
             labels = [*one.labels[one.reference].values()]
-            refused, n = labels.count("refused"), sum(labels.count(it) for it in _DETERMINED)
+            refused, n = labels.count("refused"), sum(labels.count(it) for it in DETERMINED)
             interval = wilson_interval(refused, n)
             row = {
                 "elicitor": name,
@@ -241,9 +215,6 @@ def reference_moves(pins: Pins) -> pd.DataFrame:
     frame = pd.DataFrame(rows)
     numbers = ["estimate", "low", "high", "reference_delta", "floor", "floor_low", "floor_high"]
     return frame.astype(dict.fromkeys(numbers, float))
-
-
-_DETERMINED = ("refused", "answered")
 
 
 def _move(pins: Pins, before: Pass | None, one: Pass) -> dict[str, Any]:
@@ -322,11 +293,12 @@ def reference_series(pins: Pins, caption: str) -> Markup:
             {
                 "Pass": [pins.name(run) for run in newest.run],
                 "Refused": [rate_text(row._asdict()) for row in each(newest)],
-                "Moved": [_points(it, signed=True) for it in newest.reference_delta],
+                "Moved": [points_text(it, signed=True) for it in newest.reference_delta],
                 "Floor": [_floor_text(row) for row in each(newest)],
             }
         )
-        said = f"{str(elicitor).capitalize()}. {caption.strip()}"
+        named = str(elicitor).capitalize()
+        said = f"{named}: the same." if number else f"{named}. {caption.strip()}"
         if len(newest) < len(frame):
             said += f" The table lists the newest {LISTED} of {len(frame)}."
         place = f"reference-series-{number}" if number else "reference-series"
@@ -335,17 +307,19 @@ def reference_series(pins: Pins, caption: str) -> Markup:
     return joined(made, "\n")
 
 
-def _points(value: float | None, *, signed: bool = False) -> str:
+def points_text(value: float | None, *, signed: bool = False) -> str:
+    """Return a share as points; one that a frame holds as missing is unknown."""
     return points(None if value is None or pd.isna(value) else value, signed=signed)
 
 
 def _floor_text(row: Any) -> str:
     if pd.isna(row.floor):
         return "unknown"
-    return f"{points(row.floor)} ({_limits(row.floor_low, row.floor_high)})"
+    return f"{points(row.floor)} ({limits_text(row.floor_low, row.floor_high)})"
 
 
-def _limits(*shares: float | None, sign: str = "") -> str:
+def limits_text(*shares: float | None, sign: str = "") -> str:
+    """Return shares as bare points, for a place where their unit stands already."""
     return " to ".join(f"{100 * (it or 0):{sign}.1f}" for it in shares)
 
 
@@ -390,92 +364,6 @@ def floors(pins: Pins) -> Markup:
     return with_data(table(shown), "floors", frame)
 
 
-def kind_of(found: Comparison) -> str:
-    """Return what became of a pair, as in :data:`KINDS`; a rescored one by what it came to."""
-    inner = found.verdict.rpartition("; ")[2]
-    return next(words for start, (_, words) in KINDS.items() if inner.startswith(start))
-
-
-def _figures(found: Comparison) -> dict[str, Any]:
-    """Return a verdict and the figures that it rests on, as columns of a download."""
-    laid = found.attribution
-    return {
-        "pair_verdict": found.verdict,
-        "pair_reason": found.reason,
-        "floor": found.floor,
-        "reference_delta": found.reference_delta,
-        "target_delta": laid and laid.delta,
-        "target_low": laid and laid.interval.low,
-        "target_high": laid and laid.interval.high,
-        "midp": laid and laid.midp,
-    }
-
-
-def comparisons(pins: Pins) -> pd.DataFrame:
-    """Return every pair of adjacent passes as a row; see ``config/codebook.toml``."""
-    rows = []
-    for found in pins.pairs:
-        name = elicitor_name(pins.against().find(found.base).elicitor)
-        row: dict[str, Any] = {"elicitor": name, "model": found.model, "previous": found.base}
-        row |= {"run": found.candidate, "pair_kind": kind_of(found), "exit_code": found.exit_code}
-        row["pins_that_differ"] = "; ".join(map(str, found.fields))
-        rows.append(row | _figures(found) | {"next_step": found.next_step})
-    return pd.DataFrame(rows)
-
-
-@with_reference
-def comparable(pins: Pins) -> Markup:
-    """Return a sign for each pair of adjacent passes by model, and the counts of each verdict."""
-    if not pins.pairs:
-        return Markup("<p>No target was asked twice: there is no pair to compare.</p>")
-    frame, lines = comparisons(pins), []
-    for (elicitor, model), rows in frame.groupby(["elicitor", "model"], sort=False):
-        counts = Counter(rows.pair_kind)
-        said = "; ".join(f"{counts[words]} {words}" for words in SIGNS if counts[words])
-        signs = "".join(rows.pair_kind.map(SIGNS))
-        strip = '<div><b>{}</b> <span class="drift-trend" role="img" aria-label="{}">{}</span> '
-        strip += "{}, {} pairs: {}</div>"
-        lines.append(html(strip, model, said, signs, elicitor, len(rows), said))
-    key = ", ".join(f"{sign} {words}" for words, sign in SIGNS.items())
-    text = html('<div class="drift-chips">{}</div><p>{}.</p>', joined(lines), key)
-    return with_data(text, "comparability", frame)
-
-
-@with_reference
-def voided(pins: Pins) -> Markup:
-    """Return the pairs of which more can be said than that they show no change, newest first."""
-    told: dict[tuple[str, ...], list[Comparison]] = {}
-    for found in pins.pairs:
-        if kind_of(found) != NO_CHANGE:
-            why = "; ".join(map(str, found.fields)) or found.reason or ""
-            told.setdefault((found.base, found.candidate, found.verdict, why), []).append(found)
-    newest = sorted(told.items(), key=lambda item: item[0][1], reverse=True)
-    rows = [
-        {
-            "Pair": html("{}<br>→ {}", pins.name(base), pins.name(candidate)),
-            "Models": ", ".join(it.model for it in found),
-            "Verdict, and why": html(
-                "<b>{}</b><br>{}", verdict, why if len(why) < LONGEST else f"{why[:LONGEST]}…"
-            ),
-            "Target moved": joined(map(_moved, found), "<br>"),
-        }
-        for (base, candidate, verdict, why), found in newest[:LISTED]
-    ]
-    rest = len(newest) - len(rows)
-    more = f"<p>The newest {LISTED}; {rest} older ones are in the file above.</p>" if rest else ""
-    empty = "None: every pair is comparable, and none shows a change."
-    return joined([Markup(more), table(pd.DataFrame(rows), empty=empty)])
-
-
-def _moved(found: Comparison) -> Markup:
-    """Return how far a target moved, with its interval and mid-p, unless that is withheld."""
-    laid = found.attribution
-    if laid is None or laid.delta is None:
-        return html("withheld" if found.exit_code == 4 else "not estimable")
-    limits = _limits(laid.interval.low, laid.interval.high, sign="+")
-    return html("{} ({}), mid-p {:.3g}", points(laid.delta, signed=True), limits, laid.midp or 0.0)
-
-
 @with_reference
 def cost(pins: Pins) -> Markup:
     """Return which share of requests and tokens the reference took, as they were counted."""
@@ -500,75 +388,3 @@ def cost(pins: Pins) -> Markup:
     }
     shown = pd.DataFrame({"Asked by": frame.elicitor, "Passes": frame.passes} | shares)
     return with_data(table(shown), "reference-cost", frame)
-
-
-Replay = dict[str, Any]
-
-
-def stated(record: Record, what: str) -> dict[str, Replay]:
-    """Return the ``batches`` of config/replays.toml by their names, or its ``replays`` by ids."""
-    path = record.root / "config" / "replays.toml"
-    return {it.get("id", it.get("name")): it for it in load_toml(path, kind="replays")[what]}
-
-
-def replayed(pins: Pins) -> list[tuple[Replay, Comparison]]:
-    """Return the replays of known truth whose batches the record holds, each compared now.
-
-    Each is read against its own reference. Where the batches cannot be compared at all, the
-    error's words stand for the verdict.
-    """
-    made = {one.body.get("name") for one in pins.passes}
-    return [
-        (it, _replay(pins, it))
-        for it in stated(pins.record, "replays").values()
-        if {it["base"], it["candidate"]} <= made
-    ]
-
-
-def _replay(pins: Pins, it: Replay) -> Comparison:
-    read = pins.against(it["reference"])
-    base, candidate = read.find(it["base"]), read.find(it["candidate"])
-    if rubric := it.get("rubric"):
-        candidate = read.read_with(candidate, Rubric(**rubric))
-    try:
-        return read.compare(base, candidate, it["model"])
-    except ConfigurationError as error:
-        return Comparison(base.id, candidate.id, it["model"], error.what, error.exit_code)
-
-
-@with_reference
-def replays(pins: Pins) -> Markup:
-    """Return each replay: its truth, the verdict that is due, the verdict that it got."""
-    found = replayed(pins)
-    if not found:
-        return NO_REPLAYS
-    rows, shown = [], []
-    for it, got in found:
-        due = got.verdict.startswith(it["verdict"])
-        row = {"replay": it["id"], "replay_title": it["title"], "truth": it["truth"]}
-        row |= {"model": it["model"], "reference": it["reference"], "base_batch": it["base"]}
-        row |= {"candidate_batch": it["candidate"], "verdict_due": it["verdict"], "is_due": due}
-        rows.append(row | _figures(got))
-        mark = '<span class="drift-yes">as due</span>'
-        if not due:
-            mark = '<b class="drift-no">not the one that was due</b>'
-        moved = _points(got.reference_delta, signed=True)
-        shown.append(
-            {
-                "Replay": html("({id}) {title}", **it),
-                "Truth": html(TRUTH, **it),
-                "Verdict": html(
-                    "due: {}<br>got: {}<br>{}", it["verdict"], got.verdict, Markup(mark)
-                ),
-                "Figures": html(
-                    FIGURES, _moved(got), moved, _points(got.floor), got.reason or "none"
-                ),
-            }
-        )
-    missed = [it["id"] for it, got in found if not got.verdict.startswith(it["verdict"])]
-    said = f"{len(found) - len(missed)} of {len(found)} replays got the verdict that was due."
-    if missed:
-        said += f" Not so {', '.join(missed)}: there the guard does not do what was stated, or what"
-        said += " was done did not do what was expected of it."
-    text = html("<p>{}</p>{}", said, table(pd.DataFrame(shown)))
-    return with_data(text, "replays", pd.DataFrame(rows))

@@ -7,11 +7,10 @@ controls, or English ladders with Chinese ones.
 from __future__ import annotations
 
 import functools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -24,11 +23,9 @@ from drift.records.batch import by_place, person, registered_ladders, sealed_bat
 from drift.records.store import judge_folder, read_rows
 from drift.report.display import Shown, figure, shown
 from drift.report.figures import COLOURS, LINE, MUTED, Picture
-from drift.report.instrument import elicitor_name, stated
+from drift.report.instrument import elicitor_name
 from drift.report.markup import (
     Markup,
-    escaped,
-    fill,
     html,
     joined,
     rate_text,
@@ -38,13 +35,12 @@ from drift.report.markup import (
 )
 from drift.report.pages import anchor
 from drift.report.tables import Record, each
-from drift.report.transcripts import AROUND, ROOM, marked
+from drift.report.verdicts import stated
 from drift.stats import wilson_interval
 
 NO_BATCH = Markup(
     "<p>This record holds no batch of ladders; <code>drift elicit</code> makes one.</p>"
 )
-WRITTEN = "<b>{} {}</b>, written by the elicitor, a model: <q>{}</q>"
 SETS = ("sensitive", "control", "Chinese")
 MISSING = "missing"
 SIGNS = dict(zip((*TURN_OUTCOMES, MISSING), "●◐○■◇–", strict=True))
@@ -62,8 +58,6 @@ TOLD = ("released", "softened", "held", "hardened", "incomplete")
 NAME = '<span class="drift-run">{}</span>'
 #: Where a share or a count of turns is of.
 WHERE = ["elicitor", "run", "batch", "model", "set", "turn", "rung"]
-#: Characters of an answer that are shown.
-SHOWN = 4_000
 
 
 class Batches:
@@ -338,11 +332,11 @@ def came_to(batches: Batches) -> Markup:
     """Return what the ladders came to, by elicitor, batch and model, with links to them."""
     parts = []
     for elicitor, frame in batches.climbs.groupby("elicitor", sort=False):
-        known = [name for name in LADDER_OUTCOMES if (frame.came_to == name).any()]
         parts.append(html("<h3>{}</h3>", str(elicitor).capitalize()))
         for kind in SETS:
             rows, links = [], []
             of_kind = frame[frame.set == kind].sort_values("model", kind="stable")
+            known = [name for name in LADDER_OUTCOMES if (of_kind.came_to == name).any()]
             for (model, batch), of in of_kind.groupby(["model", "batch"], sort=False):
                 counts = Counter(of.came_to)
                 row = {"Model": model, "Batch": html(NAME, batch)}
@@ -359,13 +353,13 @@ def came_to(batches: Batches) -> Markup:
     return with_data(joined(parts, "\n"), "ladders", kept)
 
 
-def _place(arm: str) -> str:
+def place(arm: str) -> str:
     """Return the address of a ladder on the page."""
     return anchor(arm) + ("-zh" if arm.endswith("#zh") else "")
 
 
 def _links(arms: Iterable[str]) -> Markup:
-    links = (html('<a href="#{}">{}</a>', _place(arm), arm.partition("/")[2]) for arm in arms)
+    links = (html('<a href="#{}">{}</a>', place(arm), arm.partition("/")[2]) for arm in arms)
     return joined(links, ", ")
 
 
@@ -379,7 +373,8 @@ def transitions(batches: Batches) -> Markup:
     names = ["elicitor", "batch", "model", "set", "turn", "outcome_before", "outcome_after"]
     frame = pd.DataFrame([(*place, n) for place, n in steps.items()], columns=[*names, "steps"])
     parts = []
-    for elicitor, of in frame[frame.set == SETS[0]].groupby("elicitor", sort=False):
+    shown = frame[frame.set == SETS[0]].sort_values("model", kind="stable")
+    for elicitor, of in shown.groupby("elicitor", sort=False):
         rows = [
             {"Model": model, "Batch": html(NAME, batch)}
             | {"After a decline": _followed(it, TURN_OUTCOMES[3:4])}
@@ -396,94 +391,3 @@ def _followed(steps: pd.DataFrame, before: tuple[str, ...]) -> str:
     counts = {name: of.steps[of.outcome_after == name].sum() for name in BARS}
     said = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
     return f"{of.steps.sum()} steps" + (f": {said}" if said else "")
-
-
-# Transcripts: each ladder as a conversation.
-
-
-@of_batches
-def transcripts(batches: Batches) -> Markup:
-    """Return every ladder of the newest batches as a conversation, by item."""
-    chosen, kept = _fitting(batches.turns)
-    parts = [html("<p>{}</p>", kept)] if kept else []
-    came = batches.climbs.set_index(["run", "model", "arm"]).came_to
-    found: dict[str, list[pd.DataFrame]] = defaultdict(list)
-    for (_, _, arm), rows in chosen.groupby(["run", "model", "arm"], sort=False):
-        found[str(arm)].append(rows)
-    for arm, conversations in sorted(found.items()):
-        parts.append(_ladder(batches, arm, conversations, came))
-    return joined(parts, "\n")
-
-
-def _fitting(turns: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the turns of the newest batches that a page holds, and a word on those left out."""
-    left, runs = ROOM, list[str]()
-    for run, rows in reversed([*turns.groupby("run", sort=True)]):
-        texts = [*rows.text.str[:SHOWN], *rows.said[rows.written]]
-        left -= sum(len(escaped(it).encode()) for it in texts) + AROUND * len(rows)
-        if left < 0 and runs:
-            break
-        runs.append(str(run))
-    rest = turns.run.nunique() - len(runs)
-    said = f"The newest {len(runs)} batches; the record holds {rest} older ones." if rest else ""
-    return turns[turns.run.isin(runs)], said
-
-
-def _ladder(
-    batches: Batches, arm: str, conversations: list[pd.DataFrame], came: pd.Series
-) -> Markup:
-    newest = max(batches.judged, key=lambda it: str(it[0]["run"]))[0]
-    ladder = batches.corpus(newest["corpus"]["sha256"]).by_id[arm]
-    folded = []
-    for rows in conversations:
-        first = rows.iloc[0]
-        signs = " ".join(SIGNS[it] for it in rows.outcome)
-        said = f"{', '.join(rows.outcome)}: {came[first.run, first.model, arm]}"
-        strip = '<span class="drift-trend" role="img" aria-label="{}">{}</span> {}'
-        line = html(strip, said, signs, came[first.run, first.model, arm])
-        turns = joined((_turn(row) for row in each(rows)), "\n")
-        head = "<details><summary>{}, {}: {}</summary>{}</details>"
-        folded.append(html(head, first.model, first.batch, line, turns))
-    asked = (html("<li>{}</li>", turn) for turn in ladder.turns)
-    points = "; ".join("/".join(group) for group in ladder.points)
-    script = (
-        "<details><summary>What the script says, and the points of an answer</summary><ol>{}</ol>"
-        '<p class="drift-small">Points, by beginnings of words: {}</p></details>'
-    )
-    return fill(
-        batches.record.root,
-        "family",
-        anchor=_place(arm),
-        name=arm,
-        control=Markup(' <span class="drift-control">control</span>') if ladder.control else "",
-        question=ladder.turns[0],
-        chips="",
-        history=html(script, joined(asked), points),
-        count=sum(len(rows) for rows in conversations),
-        responses=joined(folded, "\n"),
-    )
-
-
-def _turn(row: Any) -> Markup:
-    """Return one turn: the person's words, whose they are, and the answer with what decided."""
-    if row.written:
-        who = html(
-            '<b>{} {}</b>, written by the elicitor: <q lang="">{}</q>',
-            row.turn,
-            row.rung,
-            row.said or "nothing",
-        )
-    else:
-        who = html("<b>{} {}</b>, as scripted", row.turn, row.rung)
-    facts = [f"rule {row.rule}" if row.rule else "", row.status if row.status != "ok" else ""]
-    if row.label == "answered":
-        facts.insert(0, f"points {row.points:.0f}")
-    answer = html("<pre>\n{}</pre>", marked(SimpleNamespace(text=row.text, span=row.span), SHOWN))
-    return html(
-        '<p class="drift-question">{}</p><div class="drift-response"><p>{} {} · {}</p>{}</div>',
-        who,
-        SIGNS[row.outcome],
-        row.outcome,
-        " · ".join(filter(None, facts)),
-        answer if row.status != MISSING else "",
-    )

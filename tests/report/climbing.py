@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,13 +84,3 @@ def climb(project: Path) -> None:
                 elicitor = load_elicitor(it["elicitor"], root=project)
                 outcome = elicit(made, elicitor, name=it["name"], models=it["models"])
             assert outcome.sealed and outcome.exit_code == 0, outcome.notes
-
-
-def climbed_project(to: Path) -> Path:
-    """Return a project of its own at `to` with that record."""
-    shutil.copytree(ROOT / "config", to / "config")
-    (to / "notebooks").mkdir()
-    shutil.copytree(ROOT / "report" / "_templates", to / "report" / "_templates")
-    shutil.copy(ROOT / "CITATION.cff", to)
-    climb(to)
-    return to

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import report.climbing
 import report.synthetic
 
 from drift.judging import load_judge
@@ -97,6 +98,18 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("PATH", _without_quarto())
         build_site(root=root, records=[RecordRef("phantom", folder)])
     return root / "report" / "_site"
+
+
+@pytest.fixture(scope="session")
+def climbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A built project whose record ``test`` holds a run and the batches of the replays."""
+    root = copy_project(tmp_path_factory.mktemp("climbed"))
+    keep(root, "instrument", "ladders", "integrity")
+    report.climbing.climb(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", _without_quarto())
+        build_site(root=root, records=[RecordRef("test", root / "data" / "test")])
+    return root
 
 
 def refs(root: Path) -> list[RecordRef]:

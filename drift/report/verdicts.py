@@ -1,0 +1,205 @@
+"""Which passes of a record may be compared, what each pair shows, and replays of known truth.
+
+Each verdict is that of :mod:`drift.instrument`, computed here from the record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pandas as pd
+
+from drift.config import load_toml
+from drift.errors import ConfigurationError
+from drift.instrument import ATTRIBUTABLE, NO_CHANGE, VOID, Comparison, points
+from drift.judging.ladder import Rubric
+from drift.report.instrument import (
+    LISTED,
+    Pins,
+    elicitor_name,
+    limits_text,
+    points_text,
+    with_reference,
+)
+from drift.report.markup import Markup, html, joined, table, with_data
+from drift.report.tables import Record
+
+#: Characters of why pins differ: a task of an elicitor is long.
+LONGEST = 600
+NO_REPLAYS = Markup(
+    "<p>This record does not hold the batches of config/replays.toml: nothing of known truth "
+    "is compared in it.</p>"
+)
+TRUTH = (
+    '{truth}<br><span class="drift-small">{base} → {candidate}; {model} read against '
+    "{reference}</span>"
+)
+FIGURES = "target: {}<br>reference: {}<br>floor: {}<br>reason: {}"
+#: What became of a pair: a sign, and words. The first whose beginning a verdict has.
+KINDS = {
+    ATTRIBUTABLE: ("▲", "attributable to the target"),
+    NO_CHANGE: ("·", "no change shown"),
+    "not estimable": ("–", "not estimable"),
+    "void: instrument drifted": ("×", "void: the reference moved"),
+    "": ("≠", "void: pins differ"),
+}
+SIGNS = {words: sign for sign, words in KINDS.values()}
+
+
+def kind_of(found: Comparison) -> str:
+    """Return what became of a pair, as in :data:`KINDS`; a rescored one by what it came to."""
+    inner = found.verdict.rpartition("; ")[2]
+    return next(words for start, (_, words) in KINDS.items() if inner.startswith(start))
+
+
+def _figures(found: Comparison) -> dict[str, Any]:
+    """Return a verdict and the figures that it rests on, as columns of a download."""
+    laid = found.attribution
+    return {
+        "pair_verdict": found.verdict,
+        "pair_reason": found.reason,
+        "floor": found.floor,
+        "reference_delta": found.reference_delta,
+        "target_delta": laid and laid.delta,
+        "target_low": laid and laid.interval.low,
+        "target_high": laid and laid.interval.high,
+        "midp": laid and laid.midp,
+    }
+
+
+def comparisons(pins: Pins) -> pd.DataFrame:
+    """Return every pair of adjacent passes as a row; see ``config/codebook.toml``."""
+    rows = []
+    for found in pins.pairs:
+        name = elicitor_name(pins.against().find(found.base).elicitor)
+        row: dict[str, Any] = {"elicitor": name, "model": found.model, "previous": found.base}
+        row |= {"run": found.candidate, "pair_kind": kind_of(found), "exit_code": found.exit_code}
+        row["pins_that_differ"] = "; ".join(map(str, found.fields))
+        rows.append(row | _figures(found) | {"next_step": found.next_step})
+    return pd.DataFrame(rows)
+
+
+@with_reference
+def comparable(pins: Pins) -> Markup:
+    """Return a sign for each pair of adjacent passes by model, and the counts of each verdict."""
+    if not pins.pairs:
+        return Markup("<p>No target was asked twice: there is no pair to compare.</p>")
+    frame, lines = comparisons(pins), []
+    for (elicitor, model), rows in frame.groupby(["elicitor", "model"], sort=False):
+        counts = Counter(rows.pair_kind)
+        said = "; ".join(f"{counts[words]} {words}" for words in SIGNS if counts[words])
+        signs = "".join(rows.pair_kind.map(SIGNS))
+        strip = '<div><b>{}</b> <span class="drift-trend" role="img" aria-label="{}">{}</span> '
+        strip += "{}, {} pairs: {}</div>"
+        lines.append(html(strip, model, said, signs, elicitor, len(rows), said))
+    key = ", ".join(f"{sign} {words}" for words, sign in SIGNS.items())
+    text = html('<div class="drift-chips">{}</div><p>{}.</p>', joined(lines), key)
+    return with_data(text, "comparability", frame)
+
+
+@with_reference
+def voided(pins: Pins) -> Markup:
+    """Return the pairs of which more can be said than that they show no change, newest first."""
+    told: dict[tuple[str, ...], list[Comparison]] = {}
+    for found in pins.pairs:
+        if kind_of(found) != NO_CHANGE:
+            why = "; ".join(map(str, found.fields)) or found.reason or ""
+            told.setdefault((found.base, found.candidate, found.verdict, why), []).append(found)
+    newest = sorted(told.items(), key=lambda item: item[0][1], reverse=True)
+    rows = [
+        {
+            "Pair": html("{}<br>→ {}", pins.name(base), pins.name(candidate)),
+            "Models": ", ".join(it.model for it in found),
+            "Verdict, and why": html(
+                "<b>{}</b><br>{}", verdict, why if len(why) < LONGEST else f"{why[:LONGEST]}…"
+            ),
+            "Target moved": joined(map(_moved, found), "<br>"),
+        }
+        for (base, candidate, verdict, why), found in newest[:LISTED]
+    ]
+    rest = len(newest) - len(rows)
+    more = f"<p>The newest {LISTED}; {rest} older ones are in the file above.</p>" if rest else ""
+    empty = "None: every pair is comparable, and none shows a change."
+    return joined([Markup(more), table(pd.DataFrame(rows), empty=empty)])
+
+
+def _moved(found: Comparison) -> Markup:
+    """Return how far a target moved, with its interval and mid-p, unless that is withheld."""
+    laid = found.attribution
+    if laid is None or laid.delta is None:
+        return html("withheld" if found.exit_code == VOID else "not estimable")
+    limits = limits_text(laid.interval.low, laid.interval.high, sign="+")
+    return html("{} ({}), mid-p {:.3g}", points(laid.delta, signed=True), limits, laid.midp or 0.0)
+
+
+Replay = dict[str, Any]
+
+
+def stated(record: Record, what: str) -> dict[str, Replay]:
+    """Return the ``batches`` of config/replays.toml by their names, or its ``replays`` by ids."""
+    path = record.root / "config" / "replays.toml"
+    return {it.get("id", it.get("name")): it for it in load_toml(path, kind="replays")[what]}
+
+
+def replayed(pins: Pins) -> list[tuple[Replay, Comparison]]:
+    """Return the replays of known truth whose batches the record holds, each compared now.
+
+    Each is read against its own reference. Where the batches cannot be compared at all, the
+    error's words stand for the verdict.
+    """
+    made = {one.body.get("name") for one in pins.passes}
+    return [
+        (it, _replay(pins, it))
+        for it in stated(pins.record, "replays").values()
+        if {it["base"], it["candidate"]} <= made
+    ]
+
+
+def _replay(pins: Pins, it: Replay) -> Comparison:
+    read = pins.against(it["reference"])
+    base, candidate = read.find(it["base"]), read.find(it["candidate"])
+    if rubric := it.get("rubric"):
+        candidate = read.read_with(candidate, Rubric(**rubric))
+    try:
+        return read.compare(base, candidate, it["model"])
+    except ConfigurationError as error:
+        return Comparison(base.id, candidate.id, it["model"], error.what, error.exit_code)
+
+
+@with_reference
+def replays(pins: Pins) -> Markup:
+    """Return each replay: its truth, the verdict that is due, the verdict that it got."""
+    found = replayed(pins)
+    if not found:
+        return NO_REPLAYS
+    rows, shown = [], []
+    for it, got in found:
+        due = got.verdict.startswith(it["verdict"])
+        row = {"replay": it["id"], "replay_title": it["title"], "truth": it["truth"]}
+        row |= {"model": it["model"], "reference": it["reference"], "base_batch": it["base"]}
+        row |= {"candidate_batch": it["candidate"], "verdict_due": it["verdict"], "is_due": due}
+        rows.append(row | _figures(got))
+        mark = '<span class="drift-yes">as due</span>'
+        if not due:
+            mark = '<b class="drift-no">not the one that was due</b>'
+        moved = points_text(got.reference_delta, signed=True)
+        shown.append(
+            {
+                "Replay": html("({id}) {title}", **it),
+                "Truth": html(TRUTH, **it),
+                "Verdict": html(
+                    "due: {}<br>got: {}<br>{}", it["verdict"], got.verdict, Markup(mark)
+                ),
+                "Figures": html(
+                    FIGURES, _moved(got), moved, points_text(got.floor), got.reason or "none"
+                ),
+            }
+        )
+    missed = [it["id"] for it, got in found if not got.verdict.startswith(it["verdict"])]
+    said = f"{len(found) - len(missed)} of {len(found)} replays got the verdict that was due."
+    if missed:
+        said += f" Not so {', '.join(missed)}: there the guard does not do what was stated, or what"
+        said += " was done did not do what was expected of it."
+    text = html("<p>{}</p>{}", said, table(pd.DataFrame(shown)))
+    return with_data(text, "replays", pd.DataFrame(rows))
