@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from drift.stats.agreement import Estimate
 from drift.stats.floor import beyond, floor_value, noise_floor
@@ -78,6 +79,20 @@ def test_without_a_comparison_there_is_no_floor():
     found = noise_floor(0, 0, 20)
     assert found.discordance.estimate is found.value.high is None
     assert found.value.reason == "no item is determined in two batches"
+
+
+@pytest.mark.parametrize(
+    ("items", "discordance", "voids"), [(20, 0.02, 0.205), (41, 0.02, 0.216), (41, 0.05, 0.114)]
+)
+def test_a_floor_from_one_pair_is_exceeded_more_often_than_in_one_of_twenty(
+    items, discordance, voids
+):
+    chances = binom.pmf(range(items + 1), items, discordance)
+    floors = [noise_floor(flips, items, items).value.estimate for flips in range(items + 1)]
+    exceeded = [beyond(round(items * floor), discordance, items) for floor in floors]
+    assert sum(chances * exceeded) == pytest.approx(voids, abs=5e-4)
+    known = round(items * floor_value(discordance, items))
+    assert beyond(known, discordance, items) < 0.05
 
 
 @pytest.mark.parametrize(
