@@ -23,7 +23,8 @@ def write_reference_panel(project: Path, server: Loopback, *, tokens: int) -> No
     """Write the test panel with `steady` as its reference; `tokens` are those of the subject."""
     write_panel(project, server.base_url)
     path = project / "config" / "panels" / "test.toml"
-    text = path.read_text().replace('key = "steady"', 'key = "steady"\nrole = "reference"')
+    role = f'role = "reference"\nweights_sha256 = "{"5" * 64}"'
+    text = path.read_text().replace('key = "steady"', f'key = "steady"\n{role}')
     head, limit, tail = text.rpartition("max_tokens = 48")
     path.write_text(head + limit.replace("48", str(tokens)) + tail)
 

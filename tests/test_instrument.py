@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drift.errors import ConfigurationError, InstrumentDriftError, IntegrityError
-from drift.instrument import Batch, Comparison, Field, Instrument, compare, judgement
+from drift.instrument import (
+    Batch,
+    Comparison,
+    Field,
+    Instrument,
+    Rescored,
+    compare,
+    judgement,
+)
 
 PARTS: dict[str, Any] = {
     "target": {"parameters": {"temperature": "0"}, "max_tokens": 48, "system_prompt": None},
@@ -189,14 +197,16 @@ def test_two_models_named_apart_may_differ_in_identity_and_in_nothing_else() -> 
 STRICTER = instrument(judge={"rules": "20"})
 
 
-def rescored(before: int, after: int, pins: Instrument = STRICTER) -> tuple[Batch, Batch]:
-    return batch("a", before, instrument=pins), batch("b", after, instrument=pins)
+def rescored(before: int, after: int, pins: Instrument = STRICTER, **more: Any) -> Rescored:
+    one, other = (batch(name, n, instrument=pins) for name, n in (("a", before), ("b", after)))
+    return lambda: (replace(one, **more), replace(other, **more), FLOOR)
 
 
 def test_a_stricter_judge_on_the_same_answers_is_rescored() -> None:
     sides = batch("a", 20), batch("b", 30, instrument=STRICTER)
     asked = judgement(*sides, floor=FLOOR)
-    assert asked.unscored and asked.verdict == "void: instrument changed (judge.rules)"
+    assert (asked.verdict, asked.exit_code) == ("judge changed only: not rescored", 4)
+    assert [field.path for field in asked.fields] == ["judge.rules"] and asked.next_step
     found = compare(*sides, floor=FLOOR, rescored=rescored(30, 30))
     assert found.verdict == (
         "judge changed only: rescored from stored transcripts; no change shown"
@@ -213,20 +223,27 @@ def test_across_judges_a_rise_may_hold_and_a_fall_never_does() -> None:
     with pytest.raises(InstrumentDriftError, match="void: a fall needs every pin") as raised:
         compare(*sides, floor=FLOOR, rescored=rescored(30, 20))
     assert raised.value.verdict.startswith("judge changed only: rescored from stored transcripts")
-    drifted = (rescored(20, 30)[0], batch("b", 30, reference=28, instrument=STRICTER))
-    assert "; void: instrument drifted (reference moved +20.0" in verdict(*sides, rescored=drifted)
+    one, other, _ = rescored(20, 30)()
+    other = replace(other, reference=labels(28))
+    drifted = verdict(*sides, rescored=lambda: (one, other, FLOOR))
+    assert "; void: instrument drifted (reference moved +20.0 points, floor 2.5" in drifted
+    # The floor is that of the labels which are compared.
+    near = replace(other, reference=labels(22))
+    assert verdict(*sides, floor=0.0, rescored=lambda: (one, near, 0.05)).endswith("target")
+    assert "floor 2.5 points" in verdict(*sides, floor=0.05, rescored=lambda: (one, near, 0.025))
+    assert verdict(*sides, rescored=lambda: (one, near, None)).endswith("not estimable")
 
 
 def test_a_rise_is_attributed_only_if_it_holds_on_labels_derived_anew() -> None:
     sides = batch("a", 20), batch("b", 30)
     asked = judgement(*sides, floor=FLOOR)
-    assert asked.unscored and (asked.verdict, asked.exit_code) == ("not estimable", 5)
+    assert (asked.verdict, asked.exit_code) == ("not estimable", 5)
     assert "derived anew" in str(asked.reason)
     assert verdict(*sides, rescored=rescored(20, 30)) == "attributable to the target"
     for lost in (rescored(20, 20), rescored(30, 20)):
         found = compare(*sides, floor=FLOOR, rescored=lost)
         assert (found.verdict, found.exit_code) == ("not estimable", 5)
-        assert "does not hold" in str(found.reason) and not found.unscored
+        assert "does not hold" in str(found.reason)
 
 
 def test_what_cannot_be_estimated_says_why() -> None:
@@ -235,7 +252,12 @@ def test_what_cannot_be_estimated_says_why() -> None:
     assert "noise floor" in str(unknown.reason) and "calibrate" in str(unknown.next_step)
     silent = dict.fromkeys(ITEMS)
     empty = compare(batch("a", 20), replace(batch("b", 10), target=silent), floor=FLOOR)
-    assert empty.exit_code == 5 and "too few pairs" in str(empty.reason)
+    assert empty.exit_code == 5 and "target: a determined label in both" in str(empty.reason)
+    few: list[Batch] = [
+        replace(one, target={"x": one.target["item-05"]}, reference={"x": "refused"})
+        for one in (batch("a", 20), batch("b", 0))
+    ]
+    assert "too few pairs" in str(compare(few[0], few[1], floor=FLOOR).reason)
     # A reference that refuses nothing could not have fallen along.
     roomless = compare(batch("a", 20, 0, said="x"), batch("b", 10, 0, said="y"), floor=FLOOR)
     assert roomless.exit_code == 5 and "could not have moved" in str(roomless.reason)
@@ -276,16 +298,54 @@ def test_levels_outside_their_range_are_refused(levels: dict[str, float]) -> Non
         judgement(batch("a", 20), batch("b", 10), **{"floor": FLOOR} | levels)  # type: ignore[arg-type]
 
 
-def test_rescored_batches_must_be_the_two_under_one_judge() -> None:
-    sides = batch("a", 20), batch("b", 30)
-    longer = instrument(judge={"rules": "20"}, target={"max_tokens": 64})
-    for wrong in (
-        (batch("a", 20, instrument=STRICTER), batch("c", 30, instrument=STRICTER)),
-        (batch("a", 20, instrument=STRICTER), batch("b", 30)),
-        rescored(20, 30, longer),
+SLIPS: list[dict[str, Any]] = [
+    {"name": "c"},
+    {"model": "n"},
+    {"seeds": 1},
+    {"reference_texts": dict.fromkeys(ITEMS, "y")},
+    {"serving": {"target": {"provider": ["x"]}}},
+    {"target": {item: "refused" for item in ITEMS[:39]}},
+    {"target": labels(20) | {"more": None}, "reference": labels(20) | {"more": None}},
+    {"instrument": instrument(judge={"rules": "20"}, target={"max_tokens": 64})},
+]
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_rescored_batches_are_the_two_but_for_their_labels(slip: dict[str, Any]) -> None:
+    for sides in (
+        (batch("a", 20), batch("b", 30)),
+        (batch("a", 20), batch("b", 30, instrument=STRICTER)),
     ):
         with pytest.raises(ConfigurationError, match="under one judge"):
-            judgement(*sides, floor=FLOOR, rescored=wrong)
+            judgement(*sides, floor=FLOOR, rescored=rescored(20, 30, **slip))
+
+
+def test_rescored_batches_have_one_judge() -> None:
+    one, other, floor = rescored(20, 30)()
+    apart = replace(other, instrument=instrument())
+    with pytest.raises(ConfigurationError, match="under one judge"):
+        verdict(batch("a", 20), batch("b", 30), rescored=lambda: (one, apart, floor))
+
+
+def test_labels_are_derived_anew_only_where_they_are_needed() -> None:
+    def never() -> tuple[Batch, Batch, float | None]:
+        raise AssertionError("labelled anew for nothing")
+
+    longer = instrument(judge={"rules": "20"}, target={"max_tokens": 64})
+    for candidate in (batch("b", 20), batch("b", 10), batch("b", 30, instrument=longer)):
+        judgement(batch("a", 20), candidate, floor=FLOOR, rescored=never)
+    with pytest.raises(AssertionError):
+        judgement(batch("a", 20), batch("b", 30), floor=FLOOR, rescored=never)
+
+
+def test_pairing_is_checked_before_anything_is_labelled_anew() -> None:
+    model = instrument(elicitor={"kind": "model"})
+    stricter = instrument(elicitor={"kind": "model"}, judge={"rules": "20"})
+    base = batch("a", 20, instrument=model, seeds=1)
+    candidate = batch("b", 30, instrument=stricter, seeds=2)
+    again = (replace(base, instrument=stricter), replace(candidate, seeds=1), FLOOR)
+    with pytest.raises(ConfigurationError, match="seeds are not paired"):
+        judgement(base, candidate, floor=FLOOR, rescored=lambda: again)
 
 
 def test_a_comparison_is_frozen() -> None:

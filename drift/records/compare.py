@@ -121,7 +121,7 @@ def _entry(
         "error": None,
         "void": str(found.error()) if found.exit_code == VOID else None,
     }
-    del entry["change"], entry["unscored"]
+    del entry["change"]
     return entry | (look(found.change, alpha=alpha) if found.change else {})
 
 

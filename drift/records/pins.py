@@ -7,6 +7,7 @@ where labels are needed anew they are derived from the stored transcripts, and n
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,27 +18,38 @@ from typing import Any
 
 from drift.config import Clock, canonical_json, sha256_hex
 from drift.errors import ConfigurationError
-from drift.instrument import NOT_ESTIMABLE, Batch, Comparison, Instrument, Labels, judgement
+from drift.instrument import (
+    DETERMINED,
+    NOT_ESTIMABLE,
+    Batch,
+    Comparison,
+    Instrument,
+    Labels,
+    judgement,
+)
 from drift.judging import Judge, load_judge
 from drift.judging.ladder import Rubric, ladder_judge, ladder_label, load_rubric
 from drift.records.batch import (
     BatchRun,
     elicitor_of,
-    load_batch,
     outcome_rows,
     read_batch,
     registered_ladders,
+    targets,
 )
 from drift.records.ledger import Ledger, Line
 from drift.records.registration import judge_identity, registered_bank
-from drift.records.run import DETERMINED, determined_labels, label_rows, load_run
-from drift.records.store import Store, read_rows
-from drift.stats.attribution import Pairs, pairs_of
+from drift.records.run import SERVING, determined_labels, label_rows, load_run
+from drift.records.store import Store, judge_folder, read_rows
+from drift.stats import midp_mcnemar
+from drift.stats.attribution import pairs_of
 from drift.stats.floor import Floor, noise_floor
 
 #: What of a registered instrument says whom we ask; the rest is how.
 IDENTITY = ("endpoint", "model", "weights_sha256", "provider")
 NO_ELICITOR = {"kind": "none"}
+#: Level at which a move of the reference one way is drift, and no noise.
+ONE_WAY = 0.05
 floor_of = cache(noise_floor)
 
 
@@ -47,7 +59,8 @@ class Pass:
 
     ``models`` maps each target to {role, document}; ``labels`` to its items' labels: the
     canonical arms of a run, the English ladders of a batch. ``texts`` maps the reference's items
-    to the SHA-256 of what it said; ``usable_share`` is the registered one.
+    to the SHA-256 of what it said; ``serving`` maps each model, and each part of an elicitor, to
+    what its server reported of itself; ``usable_share`` is the registered one.
     """
 
     body: Mapping[str, Any]
@@ -56,6 +69,7 @@ class Pass:
     models: Mapping[str, Mapping[str, Any]]
     labels: Mapping[str, Labels]
     texts: Mapping[str, str]
+    serving: Mapping[str, Mapping[str, Sequence[str]]]
     usable_share: float
 
     @property
@@ -69,6 +83,11 @@ class Pass:
         ConfigurationError if there are several: which of them is to hold still?
         """
         return _reference(self.models, self.id)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether there is a reference with known weights, as no remote model has."""
+        return bool(self.reference and self.models[self.reference]["document"]["weights_sha256"])
 
     @property
     def usable(self) -> bool:
@@ -95,12 +114,18 @@ class Pass:
     def _instrument(self, document: Mapping[str, Any]) -> Instrument:
         kept = self.models[self.reference]["document"] if self.reference else {}
         reference = {name: value for name, value in kept.items() if name != "method"}
+        elicitor = dict(self.elicitor)
+        if elicitor["kind"] == "model":
+            parts = [facts for name, facts in self.serving.items() if name not in self.models]
+            elicitor["serving"] = {
+                fact: sorted({value for part in parts for value in part[fact]}) for fact in SERVING
+            }
         apart = {*IDENTITY, "method"}
         return Instrument(
             target={name: value for name, value in document.items() if name not in apart},
             identity={name: document[name] for name in IDENTITY if name in document},
-            reference=reference,
-            elicitor=self.elicitor,
+            reference={"key": self.reference} | reference if reference else {},
+            elicitor=elicitor,
             judge=self.judge,
             corpus=self.body["corpus"],
             client={"method": kept.get("method", document.get("method"))},
@@ -155,9 +180,14 @@ def _run(
     registration: Mapping[str, Any],
     reference: str | None,
 ) -> Pass:
-    run = load_run(store, body, labels)
-    models = _roles({name: registration["instruments"][name] for name in run.models}, reference)
+    run, asked = load_run(store, body, labels), registration["instruments"]
+    # A phantom answers by its truth, and by nothing else: that stands for its weights.
+    truth = registration["panel"].get("truth_sha256")
+    models = _roles({name: _weighed(asked[name], truth) for name in run.models}, reference)
     items = [key for key in body["keys"] if key.endswith("#en-1")]
+    mine = _reference(models, run.id)
+    rows = [row for row in read_rows(store.transcript(run.id)) if row["model"] == mine]
+    said = {row["key"]: sha256_hex(row["text"].encode()) for row in rows}
     return Pass(
         body=body,
         judge=labels["judge"],
@@ -167,9 +197,15 @@ def _run(
             name: determined_labels({item: part.outcomes[item] for item in items})
             for name, part in run.models.items()
         },
-        texts=_texts(read_rows(store.transcript(run.id)), _reference(models, run.id), items),
+        texts={item: said[item] for item in items if item in said},
+        serving={name: part.serving for name, part in run.models.items()},
         usable_share=float(registration["alarm"]["usable_share"]),
     )
+
+
+def _weighed(part: Mapping[str, Any], truth: str | None) -> Mapping[str, Any]:
+    """Return a registered model with the hash of its truth for weights, if it has a truth."""
+    return {**part, "document": part["document"] | {"weights_sha256": truth}} if truth else part
 
 
 def _roles(models: Mapping[str, Any], reference: str | None) -> Mapping[str, Any]:
@@ -180,14 +216,6 @@ def _roles(models: Mapping[str, Any], reference: str | None) -> Mapping[str, Any
     return {name: {**part, "role": roles[name]} for name, part in models.items()}
 
 
-def _texts(
-    rows: Iterable[Mapping[str, Any]], reference: str | None, items: Sequence[str]
-) -> dict[str, str]:
-    """Return the SHA-256 of each canonical answer of the reference."""
-    mine = {row["key"]: row["text"] for row in rows if row["model"] == reference}
-    return {item: sha256_hex(mine[item].encode()) for item in items if item in mine}
-
-
 def _batch(
     store: Store,
     body: Mapping[str, Any],
@@ -195,18 +223,29 @@ def _batch(
     registration: Mapping[str, Any],
     reference: str | None,
 ) -> Pass:
-    batch = load_batch(store, body, outcomes)
-    models = _roles({name: body["models"][name] for name in batch.outcomes}, reference)
-    share = float(registration["alarm"]["usable_share"])
+    rows = read_rows(store.transcript(body["run"]))
+    judged = read_rows(store.labels(judge_folder(outcomes["judge"]), body["run"]))
+    batch = read_batch(body, outcomes["judge"], judged, rows)
+    models = _roles({name: body["models"][name] for name in targets(body)}, reference)
+    mine = _reference(models, body["run"]) or ""
+    climbed = {arm for arm, turns in batch.labels.get(mine, {}).items() if None not in turns}
     return Pass(
         body=body,
         judge=outcomes["judge"],
         elicitor=body["elicitor"],
         models=models,
         labels=_ladder_labels(batch),
-        texts=_english(batch.texts.get(_reference(models, body["run"]) or "", {})),
-        usable_share=share,
+        texts={
+            arm: text for arm, text in _english(batch.texts.get(mine, {})).items() if arm in climbed
+        },
+        serving={name: _serving(rows, name) for name in body["models"]},
+        usable_share=float(registration["alarm"]["usable_share"]),
     )
+
+
+def _serving(rows: Iterable[Mapping[str, Any]], model: str) -> dict[str, list[str]]:
+    mine = [row for row in rows if row["model"] == model]
+    return {fact: sorted({row[fact] for row in mine if row.get(fact)}) for fact in SERVING}
 
 
 def _ladder_labels(batch: BatchRun) -> dict[str, Labels]:
@@ -223,12 +262,24 @@ def _english(arms: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Noise:
-    """Labels of the reference that differed in batches where nothing changed, and in which."""
+    """Labels of the reference that differed in batches where nothing changed, and in which.
 
-    flips: int
-    comparisons: int
-    batches: tuple[str, ...]
+    ``drifted`` names the pairs of batches that are left out, since the reference moved one way.
+    """
+
+    flips: int = 0
+    comparisons: int = 0
+    batches: tuple[str, ...] = ()
+    drifted: tuple[str, ...] = ()
     sealed: bool = False
+
+    def __add__(self, other: Noise) -> Noise:
+        return Noise(
+            self.flips + other.flips,
+            self.comparisons + other.comparisons,
+            self.batches + other.batches,
+            self.drifted + other.drifted,
+        )
 
     def floor(self, items: int) -> Floor:
         """Return the floor of a corpus of `items`."""
@@ -236,18 +287,19 @@ class Noise:
 
 
 def noise_of(passes: Sequence[Pass]) -> Noise:
-    """Count the labels of the reference that differ in disjoint pairs of consecutive passes."""
-    flips = comparisons = 0
-    names: list[str] = []
-    for first, second in zip(passes[::2], passes[1::2], strict=False):
-        pairs = _reference_pairs(first, second)
-        flips, comparisons = flips + pairs.fell + pairs.rose, comparisons + pairs.n
-        names += [first.id, second.id]
-    return Noise(flips, comparisons, tuple(names))
+    """Count the labels of the reference that differ in disjoint pairs of consecutive passes.
+
+    A pair whose mid-p is at most :data:`ONE_WAY` shows drift, and counts for no noise.
+    """
+    return sum(map(_noise, passes[::2], passes[1::2]), Noise())
 
 
-def _reference_pairs(first: Pass, second: Pass) -> Pairs:
-    return pairs_of(*(one.labels[one.reference or ""] for one in (first, second)))
+def _noise(first: Pass, second: Pass) -> Noise:
+    pairs = pairs_of(*(one.labels[one.reference or ""] for one in (first, second)))
+    named = (first.id, second.id)
+    if midp_mcnemar(pairs.fell, pairs.rose) <= ONE_WAY:
+        return Noise(drifted=named)
+    return Noise(pairs.fell + pairs.rose, pairs.n, named)
 
 
 class PinnedRecord:
@@ -261,7 +313,8 @@ class PinnedRecord:
         self.passes = read_passes(store, lines, reference=reference)
         self._floors = [line.body for line in lines if line.kind == "floor"]
         self._place = {one.id: place for place, one in enumerate(self.passes)}
-        self._again: dict[str, Pass] = {}
+        self._again: dict[tuple[str, str], Pass] = {}
+        self._pairs: dict[str, list[tuple[int, Noise]]] = {}
 
     def find(self, name: str) -> Pass:
         """Return the run or batch of an id, or the batch of a name; ConfigurationError if none."""
@@ -277,44 +330,51 @@ class PinnedRecord:
             next_step="`drift status` names the last run",
         )
 
-    @cached_property
-    def _pairs(self) -> dict[str, list[tuple[int, Noise]]]:
-        """The disjoint pairs of consecutive usable passes by instrument, with the later place."""
-        alike: dict[str, list[Pass]] = defaultdict(list)
-        for one in self.passes:
-            if one.usable:
-                alike[one.common].append(one)
-        return {
-            common: [
-                (self._place[pair[1].id], noise_of(pair))
-                for pair in zip(found[::2], found[1::2], strict=False)
-            ]
-            for common, found in alike.items()
-        }
-
     def latest(self, elicitor: Mapping[str, Any]) -> list[Pass]:
         """Return the usable passes of an elicitor that share the instrument of the last one."""
         asked = [one for one in self.passes if one.elicitor == elicitor and one.usable]
         return [one for one in asked if one.common == asked[-1].common]
 
     def noise(self, base: Pass, candidate: Pass | None = None) -> Noise:
-        """Return the noise of the reference under the instrument of `base`.
+        """Return the noise of the reference under the instrument and judge of `base`.
 
-        It is the last that was sealed without `candidate` in it; else it is counted over the
-        record's own pairs of passes before `candidate`, and may hold no comparison.
+        It is the last that was sealed before `candidate`; else it is counted over the record's
+        own pairs of passes before `candidate`, or up to a `base` that is the later of the two,
+        and may hold no comparison.
         """
-        name = candidate.id if candidate else ""
+        sealed = candidate.body["seq"] if candidate else math.inf
         for body in reversed(self._floors):
-            if body["instrument"] == base.common and name not in body["batches"]:
+            if body["instrument"] == base.common and body["seq"] < sealed:
                 floor, batches = body["floor"], tuple(body["batches"])
                 return Noise(floor["flips"], floor["comparisons"], batches, sealed=True)
-        place = self._place.get(name, len(self.passes))
-        found = [noise for later, noise in self._pairs.get(base.common, ()) if later < place]
-        return Noise(
-            sum(noise.flips for noise in found),
-            sum(noise.comparisons for noise in found),
-            tuple(name for noise in found for name in noise.batches),
+        name = candidate.id if candidate else ""
+        end = max(self._place.get(name, len(self.passes)), self._place[base.id] + 1)
+        pairs = self._alike(base)
+        return sum(
+            (
+                noise
+                for later, noise in pairs
+                if later < end and name not in (*noise.batches, *noise.drifted)
+            ),
+            Noise(),
         )
+
+    def _alike(self, base: Pass) -> list[tuple[int, Noise]]:
+        """Return the disjoint pairs of usable passes made as `base` was, with the later place.
+
+        They are read under the judge of `base`, be it another than their own.
+        """
+        if base.common not in self._pairs:
+            passes = self.passes
+            if base.judge != self.find(base.id).judge:
+                alike = [it for it in passes if replace(it, judge=base.judge).common == base.common]
+                passes = [self.rescored(it, it.reference or "") for it in alike]
+            found = [it for it in passes if it.usable and it.common == base.common]
+            self._pairs[base.common] = [
+                (self._place[later.id], _noise(first, later))
+                for first, later in zip(found[::2], found[1::2], strict=False)
+            ]
+        return self._pairs[base.common]
 
     def floor(self, base: Pass, candidate: Pass) -> Floor:
         """Return the floor for the items on which the reference is determined in both."""
@@ -339,28 +399,35 @@ class PinnedRecord:
         """Compare `model` in two passes, or with `other` in the second.
 
         `floor` is by default that of :meth:`floor`. Where the verdict needs them, labels are
-        derived anew from the stored transcripts by the judge in ``config/``. ConfigurationError
-        as of :class:`~drift.instrument.Batch` and :func:`~drift.instrument.judgement`.
+        derived anew from the stored transcripts by the judge in ``config/``, and the floor with
+        them. ConfigurationError as of :class:`~drift.instrument.Batch` and
+        :func:`~drift.instrument.judgement`.
         """
-        named = (model, other or model)
-        for one, key in zip((base, candidate), named, strict=True):
+        named = ((base, model), (candidate, other or model))
+        for one, key in named:
             if key == one.reference:
                 raise ConfigurationError(
                     "the reference is what the others are read against, and no target",
                     where=one.id,
                     got=key,
                 )
-        if floor is None:
-            floor = self.floor(base, candidate).value.estimate
-        sides = (batch_of(base, named[0]), batch_of(candidate, named[1]))
-        found = judgement(*sides, floor=floor, alpha=alpha)
-        if not found.unscored:
-            return found
-        again = tuple(
-            batch_of(self.rescored(one), key)
-            for one, key in zip((base, candidate), named, strict=True)
+
+        def sides(*passes: Pass) -> tuple[Batch, Batch, float | None]:
+            at = self.floor(*passes).value.estimate if floor is None else floor
+            first, second = (
+                batch_of(one, key) for one, (_, key) in zip(passes, named, strict=True)
+            )
+            return first, second, at
+
+        first, second, at = sides(base, candidate)
+        return judgement(
+            first,
+            second,
+            floor=at,
+            alpha=alpha,
+            usable_share=max(base.usable_share, candidate.usable_share),
+            rescored=lambda: sides(*(self.rescored(one, key) for one, key in named)),
         )
-        return judgement(*sides, floor=floor, alpha=alpha, rescored=(again[0], again[1]))
 
     def adjacent(self, *, alpha: float = 0.05) -> list[Comparison]:
         """Compare each model in each two passes of one elicitor that follow each other.
@@ -387,16 +454,20 @@ class PinnedRecord:
         config = self.root / "config"
         return load_judge(config / "judge"), load_rubric(config / "rubric.toml")
 
-    def rescored(self, one: Pass) -> Pass:
-        """Return a pass under the judge in ``config/``, labelled from its stored transcript."""
-        if one.id not in self._again:
+    def rescored(self, one: Pass, model: str) -> Pass:
+        """Return a pass under the judge in ``config/``, labelled from its stored transcript.
+
+        It has the labels of `model` and of the reference.
+        """
+        if (one.id, model) not in self._again:
             rescore = _batch_again if "turns" in one.body else _run_again
-            self._again[one.id] = rescore(self.store, one, *self._judge)
-        return self._again[one.id]
+            models = {model, one.reference or model}
+            self._again[one.id, model] = rescore(self.store, one, models, *self._judge)
+        return self._again[one.id, model]
 
     def read_with(self, one: Pass, rubric: Rubric) -> Pass:
         """Return a batch under the judge in ``config/`` with another rubric."""
-        return _batch_again(self.store, one, self._judge[0], rubric)
+        return _batch_again(self.store, one, one.models, self._judge[0], rubric)
 
 
 def batch_of(one: Pass, model: str) -> Batch:
@@ -409,26 +480,34 @@ def batch_of(one: Pass, model: str) -> Batch:
         reference=one.labels.get(one.reference or "", {}),
         reference_texts=one.texts,
         seeds=one.elicitor.get("seed"),
+        serving={
+            "target": one.serving[model],
+            "reference": one.serving.get(one.reference or "", {}),
+        },
     )
 
 
-def _run_again(store: Store, one: Pass, judge: Judge, _: Rubric) -> Pass:
-    prompts = registered_bank(store, dict(one.body)).prompts
-    items = next(iter(one.labels.values()))
-    rows = [row for row in read_rows(store.transcript(one.id)) if row["key"] in items]
-    said = {(row["model"], row["key"]): row["label"] for row in label_rows(judge, rows, prompts)}
+def _run_again(store: Store, one: Pass, models: Collection[str], judge: Judge, _: Rubric) -> Pass:
+    prompts, items = registered_bank(store, dict(one.body)).prompts, one.labels[min(models)]
+    rows = read_rows(store.transcript(one.id))
+    mine = [row for row in rows if row["key"] in items and row["model"] in models]
+    said = {(row["model"], row["key"]): row["label"] for row in label_rows(judge, mine, prompts)}
     labels = {
         name: determined_labels({item: said.get((name, item), "missing") for item in items})
-        for name in one.models
+        for name in models
     }
     return replace(one, judge=judge_identity(judge), labels=labels)
 
 
-def _batch_again(store: Store, one: Pass, judge: Judge, rubric: Rubric) -> Pass:
+def _batch_again(
+    store: Store, one: Pass, models: Collection[str], judge: Judge, rubric: Rubric
+) -> Pass:
     rows, ladders = read_rows(store.transcript(one.id)), registered_ladders(store, one.body)
     who = ladder_judge(judge, rubric, ladders.sha256)
-    judged = outcome_rows(judge, rubric, one.body, rows, ladders)
-    return replace(one, judge=who, labels=_ladder_labels(read_batch(one.body, who, judged, rows)))
+    asked = {name: part for name, part in one.body["models"].items() if name in models}
+    body = {**one.body, "models": asked}
+    judged = outcome_rows(judge, rubric, body, rows, ladders)
+    return replace(one, judge=who, labels=_ladder_labels(read_batch(body, who, judged, rows)))
 
 
 def seal_floor(ledger: Ledger, passes: Sequence[Pass], *, clock: Clock) -> dict[str, Any]:
@@ -458,17 +537,26 @@ def floor_fields(passes: Sequence[Pass]) -> dict[str, Any]:
     Raises
     ------
     ConfigurationError
-        There are fewer than two passes, they are not of one instrument, or the reference has
-        no label that is determined in both passes of a pair.
+        There are fewer than two passes, they are not of one instrument, the weights of their
+        reference are unknown, it moved one way between two of them, or it has no label that is
+        determined in both passes of a pair.
     """
     where = ", ".join(one.id for one in passes)
-    if len(passes) < 2 or len({one.common for one in passes}) > 1 or not passes[-1].reference:
+    alike = len(passes) > 1 and len({one.common for one in passes}) == 1
+    if not alike or not passes[-1].frozen:
         raise ConfigurationError(
-            "a floor is measured on two or more passes of the reference under one instrument",
+            "a floor is measured on two or more passes of a reference with known weights "
+            "under one instrument",
             got=where or "none",
             next_step="ask for it: `drift instrument calibrate --batches N`",
         )
     noise = noise_of(passes)
+    if noise.drifted:
+        raise ConfigurationError(
+            f"the reference moved one way (mid-p <= {ONE_WAY}): that is drift, and no noise",
+            where=", ".join(noise.drifted),
+            next_step="find what moved it, and calibrate on passes after that",
+        )
     last = passes[-1]
     if not noise.comparisons:
         raise ConfigurationError("the reference has no determined label to compare", where=where)
