@@ -338,6 +338,7 @@ def floors(pins: Pins) -> Markup:
                     "reference": last.reference,
                     "run": last.id,
                     "passes": len(noise.batches),
+                    "passes_drifted": len(noise.drifted),
                     "flips": noise.flips,
                     "compared": noise.comparisons,
                     "items": found.items,
@@ -350,7 +351,7 @@ def floors(pins: Pins) -> Markup:
             )
     frame = pd.DataFrame(rows)
     frame = frame.astype(dict.fromkeys(["floor", "floor_low", "floor_high"], float))
-    differed = "{flips} of {compared:,} in {passes} passes"
+    differed = "{flips} of {compared:,} in {passes} passes; {passes_drifted} drifted"
     shown = pd.DataFrame(
         {
             "Asked by": frame.elicitor,

@@ -76,6 +76,7 @@ def comparisons(pins: Pins) -> pd.DataFrame:
         row: dict[str, Any] = {"elicitor": name, "model": found.model, "previous": found.base}
         row |= {"run": found.candidate, "pair_kind": kind_of(found), "exit_code": found.exit_code}
         row["pins_that_differ"] = "; ".join(map(str, found.fields))
+        row["serving_that_differs"] = "; ".join(map(str, found.cautions))
         rows.append(row | _figures(found) | {"next_step": found.next_step})
     return pd.DataFrame(rows)
 
@@ -104,16 +105,14 @@ def voided(pins: Pins) -> Markup:
     told: dict[tuple[str, ...], list[Comparison]] = {}
     for found in pins.pairs:
         if kind_of(found) != NO_CHANGE:
-            why = "; ".join(map(str, found.fields)) or found.reason or ""
-            told.setdefault((found.base, found.candidate, found.verdict, why), []).append(found)
+            place = (found.base, found.candidate, found.verdict, _why(found))
+            told.setdefault(place, []).append(found)
     newest = sorted(told.items(), key=lambda item: item[0][1], reverse=True)
     rows = [
         {
             "Pair": html("{}<br>→ {}", pins.name(base), pins.name(candidate)),
             "Models": ", ".join(it.model for it in found),
-            "Verdict, and why": html(
-                "<b>{}</b><br>{}", verdict, why if len(why) < LONGEST else f"{why[:LONGEST]}…"
-            ),
+            "Verdict, and why": html("<b>{}</b><br>{}", verdict, why),
             "Target moved": joined(map(_moved, found), "<br>"),
         }
         for (base, candidate, verdict, why), found in newest[:LISTED]
@@ -122,6 +121,14 @@ def voided(pins: Pins) -> Markup:
     more = f"<p>The newest {LISTED}; {rest} older ones are in the file above.</p>" if rest else ""
     empty = "None: every pair is comparable, and none shows a change."
     return joined([Markup(more), table(pd.DataFrame(rows), empty=empty)])
+
+
+def _why(found: Comparison) -> str:
+    """Return which pins differ, else the reason, and what the servers report otherwise."""
+    why = "; ".join(map(str, found.fields)) or found.reason or ""
+    if served := "; ".join(map(str, found.cautions)):
+        why += f"; the servers report otherwise: {served}"
+    return why if len(why) < LONGEST else f"{why[:LONGEST]}…"
 
 
 def _moved(found: Comparison) -> Markup:

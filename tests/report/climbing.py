@@ -71,7 +71,9 @@ def climb(project: Path) -> None:
     text = elicitors.read_text().replace('panel = "embedded"', 'panel = "test"')
     elicitors.write_text(text.replace('"qwen2.5-coder-0.5b"', '"heated"'))
     with Loopback(lab.script) as server:
-        write_panel(project, server.base_url, models=("reference", "heated", "operator"))
+        models = ("reference", "heated", "operator")
+        weights = f'weights_sha256 = "{"5" * 64}"'
+        write_panel(project, server.base_url, models=models, each=weights)
         panel = project / "config" / "panels" / "test.toml"
         key = 'key = "reference"'
         panel.write_text(panel.read_text().replace(key, f'{key}\nrole = "reference"'))
