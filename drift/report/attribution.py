@@ -6,11 +6,11 @@ answered. Parameters that list numbers hold them with commas between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import pandas as pd
@@ -30,6 +30,8 @@ from drift.stats.floor import beyond, floor_value
 NO_FLOOR = 1.0
 #: The floor that a document states, its items, and their rate.
 STATED, ITEMS, RATE = 0.02, 500, 0.9
+#: Share of the items that a model needs labels for, as registered in ``config/alarm.toml``.
+USABLE = 0.9
 #: The verdicts, as columns of a frame and in words.
 VERDICTS = {
     "attributable": "Attributable",
@@ -46,11 +48,16 @@ NAMES = {
 }
 #: Of the numbers in each parameter: a test, and what passes it in words.
 EXPECTED: dict[str, tuple[Callable[[float], bool], str]] = {
-    "sizes": (lambda x: x >= 1 and x == int(x), "whole numbers, 1 or more"),
+    **dict.fromkeys(
+        ("sizes", "clusters", "pairs"),
+        (lambda x: x >= 1 and x == int(x), "whole numbers, 1 or more"),
+    ),
+    **dict.fromkeys(
+        ("discordances", "shifts", "rates", "lost"),
+        (lambda x: 0 <= x <= 1, "shares from 0 to 1"),
+    ),
     "sensitivities": (lambda x: 0 <= x < 100, "numbers, 0 or more"),
-} | dict.fromkeys(
-    ("discordances", "shifts", "rates"), (lambda x: 0 <= x <= 1, "shares from 0 to 1")
-)
+}
 
 
 def listed(**given: str) -> list[list[float]]:
@@ -98,14 +105,14 @@ def errors_table(frame: pd.DataFrame, *, alpha: float, draws: int, seed: int) ->
     """Return the highest error for each size, drawn anew, and whether it is at most alpha.
 
     The highest of many simulated shares is high by luck too: its setting is simulated once
-    more, with other draws, and only these are shown.
+    more, with other draws, and only these are shown. The mark is for that setting alone.
     """
     highest = frame.loc[frame.groupby("items", sort=False).share.idxmax()]
     fields = [name for name in Setting.__dataclass_fields__ if name in frame]
     settings = [Setting(*row) for row in each(highest[fields])]
     found = _frame(settings, alpha=alpha, draws=draws, seed=seed + 1)
     words = {
-        True: html("✓ at most {}", percent(alpha)),
+        True: html("✓ at most {} here", percent(alpha)),
         False: html('<b class="drift-warning">✗ above {}</b>', percent(alpha)),
         None: html("not told from {} by so many draws", percent(alpha)),
     }
@@ -115,11 +122,12 @@ def errors_table(frame: pd.DataFrame, *, alpha: float, draws: int, seed: int) ->
         "Highest error, 95 % interval": [
             f"{percent(r.share)} ({100 * r.low:.2f} to {100 * r.high:.2f})" for r in each(found)
         ],
-        "Verdict": [words[one] for one in holds],
-        "Where": [_where(row) for row in each(found)],
+        "That setting": [words[one] for one in holds],
+        "Which": [_where(row) for row in each(found)],
     }
     size = html(
-        "<p>Highest of {:,} settings with {:,} draws each, then {:,} new draws.</p>",
+        "<p>The highest of {:,} settings with {:,} draws each, for each size; then {:,} new draws "
+        "of it. The mark is for that one setting; the others have only their first draws.</p>",
         *(len(frame), frame.draws.iloc[0], draws),
     )
     data = pd.concat([frame, found]).rename(columns=NAMES)
@@ -249,6 +257,113 @@ def verdicts_table(*, items: int, flips: float, drop: float, **options: Any) -> 
     return with_data(joined([text, shown]), "attribution-verdicts", frame.rename(columns=NAMES))
 
 
+def _crossed(cells: Iterable[Any], across: Iterable[str], rows: Mapping[str, Any]) -> Markup:
+    """Return a table of `cells`: one row for each combination of `rows`, columns by `across`."""
+    long = pd.DataFrame({**rows, "cell": list(cells), "": list(across)})
+    wide = long.pivot_table("cell", list(rows), "", aggfunc="first", sort=False)
+    return table(wide.reset_index())
+
+
+def _errors(frame: pd.DataFrame, alpha: float) -> list[Markup]:
+    """Write the error of each row: marked if its interval is above alpha, with what has none."""
+    above = '<b class="drift-warning">✗ {}</b>'
+    shares = [html(above if r.low > alpha else "{}", percent(r.share)) for r in each(frame)]
+    none = frame.not_estimable / frame.draws
+    more = [f", {percent(share)} not estimable" if share >= 5e-4 else "" for share in none]
+    return [html("{}{}", *both) for both in zip(shares, more, strict=True)]
+
+
+def _by_noise(frame: pd.DataFrame) -> dict[str, Any]:
+    return {"Items": frame["items"], "Flips": frame.discordance.map(percent)}
+
+
+@shown
+def clusters_table(*, sizes: str, discordances: str, clusters: str, **options: Any) -> Markup:
+    """Return the error, and the share voided, if nothing changed but items flip in clusters."""
+    counts, noise, lumps = listed(sizes=sizes, discordances=discordances, clusters=clusters)
+    grid = [(int(n), d, int(c)) for n, d, c in product(counts, noise, lumps) if d]
+    still = (Setting(n, NO_FLOOR, d, 0, 0, 1, 0.5, cluster=c) for n, d, c in grid)
+    alike = (Setting(n, floor_value(d, n), d, d, 0, 1, 0.5, cluster=c) for n, d, c in grid)
+    first, second = (_frame(settings, **options) for settings in (still, alike))
+    heads = [f"in clusters of {c}" if c > 1 else "one by one" for _, _, c in grid]
+    void = (second.drifted / second.draws).map(percent)
+    parts = [
+        html("<p>Attributed, the reference still and without a floor. Items flip …</p>"),
+        _crossed(_errors(first, options["alpha"]), heads, _by_noise(first)),
+        html("<p>Void by the floor of independent flips, the reference flipping alike …</p>"),
+        _crossed(void, heads, _by_noise(second)),
+    ]
+    data = pd.concat([first, second]).rename(columns=NAMES)
+    return with_data(joined(parts), "attribution-clusters", data)
+
+
+@shown
+def floors_table(
+    one: tuple[int, float, float], *, sizes: str, discordances: str, pairs: str, **options: Any
+) -> Markup:
+    """Return what a floor estimated from few pairs of batches does, beside a known one.
+
+    First the share that is void though nothing changed; then what is attributed, of `one`:
+    items, discordance and the drop.
+    """
+    counts, noise, numbers = listed(sizes=sizes, discordances=discordances, pairs=pairs)
+    items, flips, drop = one
+    cases = {"Nothing changed": (0, 1), "Both fell": (drop, 1), "The target fell": (drop, 0)}
+    tries = [*map(int, numbers), 0]
+
+    def draw(grid: Iterable[Any]) -> tuple[pd.DataFrame, list[str]]:
+        settings = (
+            Setting(int(n), floor_value(d, int(n)), d, d, shift, sensitivity, floor_pairs=k)
+            for n, d, (shift, sensitivity), k in grid
+        )
+        frame = _frame(settings, **options)
+        names = {k: f"{k} pair{'s' * (k > 1)}" for k in tries} | {0: "known"}
+        return frame, [names[k] for k in frame.floor_pairs]
+
+    first, heads = draw(product(counts, filter(None, noise), [(0, 1)], tries))
+    second, floors = draw(product([items], [flips], cases.values(), tries))
+    void = (first.drifted / first.draws).map(percent)
+    text = "<p>Attributed, of {} items of which {} flip; a fall is of {:g} points. Floor by …</p>"
+    named = [name for name in cases for _ in tries]
+    parts = [
+        html("<p>Void though nothing changed. The floor is estimated from …</p>"),
+        _crossed(void, heads, _by_noise(first)),
+        html(text, items, percent(flips), 100 * drop),
+        _crossed(map(_interval, each(second)), named, {"Floor": floors}),
+    ]
+    data = pd.concat([first, second]).rename(columns=NAMES)
+    return with_data(joined(parts), "attribution-floors", data)
+
+
+@shown
+def losses_table(
+    *, items: int, drop: float, discordances: str, lost: str, **options: Any
+) -> Markup:
+    """Return the error if the second batch lacks labels, whatever they are or of one kind."""
+    noise, shares = listed(discordances=discordances, lost=lost)
+    grid = [(d, q) for d, q in product(noise, shares) if d]
+    of = partial(Setting, items, usable_share=USABLE)
+    still, fallen = partial(of, NO_FLOOR), partial(of, shift=drop, sensitivity=1)
+    cases = {
+        "Any of the target's": (
+            still(d, 0, 0, 1, 0.5, refusals_lost=q, answers_lost=q) for d, q in grid
+        ),
+        "Its refusals": (still(d, 0, 0, 1, 0.5, refusals_lost=q) for d, q in grid),
+        "The reference's answers": (
+            fallen(floor_value(d, items), d, d, reference_answers_lost=q) for d, q in grid
+        ),
+    }
+    frame = _frame(chain.from_iterable(cases.values()), **options)
+    rows = {
+        "Flips": [percent(d) for d, _ in grid] * len(cases),
+        "Lost": [percent(q) for _, q in grid] * len(cases),
+        "Of each of 4 turns": [percent(1 - (1 - q) ** 0.25) for _, q in grid] * len(cases),
+    }
+    heads = [name for name in cases for _ in grid]
+    shown = _crossed(_errors(frame, options["alpha"]), heads, rows)
+    return with_data(shown, "attribution-losses", frame.rename(columns=NAMES))
+
+
 @shown
 def stated_table(discordances: str) -> Markup:
     """Return what noise alone does to 500 items, and how often it leaves a floor of 2 points."""
@@ -261,7 +376,8 @@ def stated_table(discordances: str) -> Markup:
     frame["standard_deviation"] = [(d / ITEMS) ** 0.5 for d in shares]
     frame["floor"] = [floor_value(d, ITEMS) for d in shares]
     frame["share_beyond"] = [beyond(k, d, ITEMS) for d in shares]
-    notes = {most: "the most for which it is right", drawn: f"two independent draws at {RATE:g}"}
+    independent = f"two independent draws, every item refused at {RATE:g}"
+    notes = {most: "the most for which it is right", drawn: independent}
     shown = pd.DataFrame(
         {
             "Flips": [f"{100 * d:.2f}\N{NO-BREAK SPACE}%" for d in shares],

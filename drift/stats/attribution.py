@@ -252,13 +252,14 @@ class _Drawn(NamedTuple):
 
 
 def simulate(setting: Setting, *, alpha: float, draws: int, seed: int) -> Verdicts:
-    """Draw two batches many times over and give each pair its verdict by `attribute`.
+    """Draw two batches many times over and give each pair its verdict, as `compare` does.
 
     With `sensitivity` 1 or more, or a `shift` of 0, *attributable* is an error. With 0 the
     target alone moves: if it changed, the share of *attributable* is the power; if an
     instrument did it which the reference does not feel, the same share is the error.
     A pair of batches whose reference moved significantly (`midp_mcnemar` <= alpha) is left
-    out of an estimated floor; *not estimable* is what has no floor then, or too few labels.
+    out of an estimated floor. *Not estimable* is what has no floor then, too few labels, or
+    more labels of the reference lost than may hide, with its move, beyond the floor.
 
     Notes
     -----
@@ -276,16 +277,17 @@ def simulate(setting: Setting, *, alpha: float, draws: int, seed: int) -> Verdic
     floor = _floors(rng, draws, setting, alpha) if setting.floor_pairs else setting.floor
     target = _kept(rng, target, setting.refusals_lost, setting.answers_lost)
     reference = _kept(rng, reference, 0.0, setting.reference_answers_lost)
-    usable = np.minimum(target.n, reference.n) >= setting.usable_share * n
-    usable = usable & ~np.isnan(floor)
     significant = midp_of_counts(target.fell, target.rose) <= alpha
     drifted, shown, room = _flags(
         target, reference, significant=significant, floor=floor, alpha=alpha
     )
-    drifted &= usable
-    shown &= usable & ~drifted
+    few = np.minimum(target.n, reference.n) < setting.usable_share * n - ROUNDING
+    most = abs(reference.rose - reference.fell) + n - reference.n
+    unsure = few | np.isnan(floor) | (most > floor * reference.n + ROUNDING)
+    unsure &= ~drifted
+    shown &= ~drifted & ~unsure
     void, hits, blind = (int(flags.sum()) for flags in (drifted, shown & room, shown & ~room))
-    unusable = int((~np.broadcast_to(usable, draws)).sum())
+    unusable = int(unsure.sum())
     high, missed = (clopper_pearson_upper(k, draws).high or 0.0 for k in (hits, draws - hits))
     counts = (void, draws - void - blind - unusable - hits, blind, unusable, hits)
     return Verdicts(setting, draws, *counts, hits / draws, 1 - missed, high)

@@ -27,7 +27,6 @@ SMALL = {
     "lifetimes: int = 1000": "lifetimes: int = 60",
     "lifetimes: int = 40 ": "lifetimes: int = 2 ",
     "draws: int = 4000": "draws: int = 200",
-    "again: int = 200000": "again: int = 2000",
     'sizes: str = \\"20, 41, 100, 250, 500, 1000\\"': 'sizes: str = \\"41, 250\\"',
     'member: str = \\"\\"': 'member: str = \\"bad runs 2 %, 0.35\\"',
     'n: str = \\"14, 41\\"': 'n: str = \\"14\\"',

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report.conftest import keep
+from report.conftest import ROOT, keep
 
 from drift.report import attribution
 from drift.report.execute import execute
@@ -32,6 +33,16 @@ def words(shown: Any) -> list[list[str]]:
     return [[re.sub("<[^>]+>", "", cell).replace("\xa0", " ") for cell in row] for row in cells]
 
 
+def tables(shown: Any) -> list[list[list[str]]]:
+    """Return the rows of each table; the first is its head."""
+    found: list[list[list[str]]] = []
+    for row in words(shown):
+        if row[0] in ("Items", "Floor"):
+            found.append([])
+        found[-1].append(row)
+    return found
+
+
 def test_an_error_is_of_an_instrument_that_moved_the_reference_as_far_or_of_nothing() -> None:
     found = attribution.errors(**GRID, **SIZE)
     assert set(found.floor) == {1.0}
@@ -48,8 +59,9 @@ def test_the_highest_error_of_each_size_is_drawn_anew_and_held_against_alpha() -
     shown = attribution.errors_table(found, alpha=0.05, draws=40_000, seed=1)
     _, *rows = words(shown)
     assert [row[0] for row in rows] == ["41", "250"]
-    assert [row[2] for row in rows] == ["✓ at most 5.0 %"] * 2
-    assert f"Highest of {len(found)} settings with 500 draws each, then 40,000" in shown.text
+    assert [row[2] for row in rows] == ["✓ at most 5.0 % here"] * 2
+    assert f"highest of {len(found)} settings with 500 draws each" in shown.text
+    assert "then 40,000 new draws of it. The mark is for that one setting" in shown.text
     data = shown.text.data["attribution-errors"]
     assert data.draws.value_counts().to_dict() == {500: len(found), 40_000: 2}
 
@@ -99,12 +111,80 @@ def test_each_case_has_the_verdict_that_is_due_and_two_cannot_be_parted() -> Non
     assert rows[1][1:] == rows[4][1:]
 
 
+NOISE = {"sizes": "41, 120", "discordances": "0, 0.02, 0.18"}
+
+
+def points(cell: str) -> float:
+    """Return the share that a cell begins with."""
+    return float(re.findall(r"[\d.]+", cell)[0])
+
+
+def test_clusters_break_the_level_and_the_floor_and_are_marked() -> None:
+    shown = attribution.clusters_table(clusters="1, 2, 5", **NOISE, **SIZE)
+    error, void = (rows[1:] for rows in tables(shown))
+    assert words(shown)[0] == [
+        "Items",
+        "Flips",
+        "one by one",
+        *map("in clusters of {}".format, (2, 5)),
+    ]
+    assert [row[:2] for row in error] == [
+        [n, d] for n in ("41", "120") for d in ("2.0 %", "18.0 %")
+    ]
+    for row in error:
+        assert points(row[2]) < 5
+    assert [cell[:1] for cell in error[3][2:]] == ["3", "✗", "✗"]
+    assert points(error[3][3]) < points(error[3][4]) and points(void[3][4]) > 20
+    data = shown.text.data["attribution-clusters"]
+    assert len(data) == 2 * 2 * 2 * 3
+    assert set(data.cluster) == {1, 2, 5}
+
+
+def test_a_floor_from_few_pairs_voids_often_and_lets_no_more_through() -> None:
+    one = (120, 0.05, 0.1)
+    shown = attribution.floors_table(one, pairs="1, 20", **NOISE, **SIZE | {"draws": 2000})
+    void, laid = tables(shown)
+    assert void[0][2:] == ["1 pair", "20 pairs", "known"]
+    assert points(void[1][2]) > 15 > 5 > points(void[1][3]) > points(void[1][4])
+    assert laid[0] == ["Floor", "Nothing changed", "Both fell", "The target fell"]
+    assert [row[0] for row in laid[1:]] == ["1 pair", "20 pairs", "known"]
+    for row in laid[1:]:
+        assert max(points(row[1]), points(row[2])) < 5
+    assert points(laid[1][3]) < points(laid[2][3])
+    assert "120 items of which 5.0\xa0% flip; a fall is of 10 points" in shown.text
+
+
+def test_labels_lost_by_kind_break_the_level_and_too_many_are_not_estimable() -> None:
+    lists = {"discordances": "0, 0.02, 0.18", "lost": "0, 0.05, 0.15, 0.5"}
+    shown = attribution.losses_table(items=500, drop=0.05, **lists, **SIZE | {"draws": 2000})
+    rows = words(shown)[1:]
+    assert [row[:3] for row in rows[:4]] == [
+        ["2.0 %", lost, turn]
+        for lost, turn in (
+            ("0.0 %", "0.0 %"),
+            ("5.0 %", "1.3 %"),
+            ("15.0 %", "4.0 %"),
+            ("50.0 %", "15.9 %"),
+        )
+    ]
+    assert rows[6][3] == "0.0 %, 100.0 % not estimable"
+    assert rows[6][4].startswith("✗")
+    assert points(rows[5][3]) < 7 < points(rows[6][4])
+    assert "not estimable" in rows[7][5] and points(rows[7][5]) == 0
+
+
+def test_the_usable_share_of_the_page_is_the_registered_one() -> None:
+    registered = tomllib.loads((ROOT / "config" / "alarm.toml").read_text(encoding="utf-8"))
+    assert float(registered["usable_share"]) == attribution.USABLE
+
+
 def test_two_points_are_right_for_under_six_per_cent_of_flips() -> None:
     rows = words(attribution.stated_table("0.05"))[1:]
     assert [row[0] for row in rows] == ["5.00 %", "5.74 %", "18.00 %"]
     assert [row[2] for row in rows] == ["2.0", "2.0", "3.8"]
     assert [row[3] for row in rows] == ["3.6 %", "5.0 %", "26.8 %"]
     assert rows[2][1] == "1.90"
+    assert rows[2][4] == "two independent draws, every item refused at 0.9"
 
 
 @pytest.mark.parametrize(
@@ -115,13 +195,16 @@ def test_two_points_are_right_for_under_six_per_cent_of_flips() -> None:
         ("shifts", "a", "shares from 0 to 1"),
         ("rates", "", "shares from 0 to 1"),
         ("sensitivities", "-1", "numbers, 0 or more"),
+        ("clusters", "0", "whole numbers, 1 or more"),
+        ("pairs", "1.5", "whole numbers, 1 or more"),
+        ("lost", "2", "shares from 0 to 1"),
     ],
 )
 def test_a_parameter_out_of_range_is_named_with_what_is_expected(
     name: str, value: str, expected: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^{name}: got '{value}', expected {expected}, commas"):
-        attribution.errors(**GRID | {name: value}, **SIZE)
+        attribution.listed(**{name: value})
 
 
 def test_a_methodologist_changes_the_parameters_and_gets_the_same_page_twice(

@@ -277,12 +277,12 @@ def test_a_simulated_verdict_with_labels_lost_is_that_of_attribute_or_not_estima
     references = outcomes(n, e, shift, rate, answers_lost=0.4)
     for target, p in outcomes(n, d, shift, 0.65, 0.2, 0.1):
         for reference, q in references:
-            kind = "not estimable"
-            if min(target.n, reference.n) >= 0.6 * n:
-                found = attribute(target, reference, floor=floor, alpha=alpha, same_bytes=False)
-                kind = found.kind
+            found = attribute(target, reference, floor=floor, alpha=alpha, same_bytes=False)
+            hidden = abs(reference.rose - reference.fell) + n - reference.n
+            gaps = min(target.n, reference.n) < 0.6 * n or hidden / reference.n > floor
+            kind = "not estimable" if gaps and found.kind != "drifted" else found.kind
             expected[kind] += p * q
-    assert min(expected[kind] for kind in ("not estimable", "attributable", "drifted")) > 0.02
+    assert min(expected[kind] for kind in ("not estimable", "attributable", "drifted")) > 0.01
     setting = Setting(n, floor, d, e, shift, 1, rate, 1, 0, 0.2, 0.1, 0.4, 0.6)
     held_against(simulate(setting, alpha=alpha, draws=100_000, seed=3), expected)
 
