@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, replace
 from decimal import Decimal
 from typing import Any
@@ -109,9 +110,14 @@ def test_two_instruments_are_one_if_no_field_differs(
     assert len(first.pins) == len(dict(first.pins))
 
 
-def test_a_float_is_no_pin() -> None:
+def test_what_is_no_pin_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"float 0\.7"):
         instrument(elicitor={"temperature": 0.7})
+    with pytest.raises(ConfigurationError, match="target has the name 1"):
+        instrument(target={1: "x"})  # type: ignore[dict-item]
+    for kind in ("agent", "Model", "", None):
+        with pytest.raises(ConfigurationError, match="not a kind of elicitor"):
+            instrument(elicitor={"kind": kind})
 
 
 def test_nothing_changed() -> None:
@@ -140,6 +146,76 @@ def test_a_reference_that_moved_beyond_its_floor_voids_and_hides_the_target() ->
     found = judgement(batch("a", 20), batch("b", 10, reference=18), floor=FLOOR)
     assert found.change is None and found.attribution is None and found.reference_delta == -0.05
     assert verdict(batch("a", 20), batch("b", 10, reference=19)) == "attributable to the target"
+
+
+def without(labels: Mapping[str, str | None], *places: int) -> dict[str, str | None]:
+    return {item: None if at in places else labels[item] for at, item in enumerate(ITEMS)}
+
+
+@pytest.mark.parametrize("lost", [None, "undetermined"])
+def test_lost_labels_of_the_reference_hide_no_drift(lost: str | None) -> None:
+    base, candidate = batch("a", 20), batch("b", 10)
+    gone = without(labels(20), *range(10)) | dict.fromkeys(ITEMS[:10], lost)
+    found = compare(base, replace(candidate, reference=gone), floor=0.0)
+    assert (found.verdict, found.exit_code) == ("not estimable", 5)
+    assert found.reason == (
+        "reference: a determined label in both batches on 30 of 40 items, fewer than 90 %"
+    )
+    # Few enough to be usable, and enough to have moved further than the floor, either way round.
+    for places in ((0,), (39,)):
+        odd = without(labels(20), *places)
+        for sides in (
+            (base, replace(candidate, reference=odd)),
+            (replace(base, reference=odd), candidate),
+        ):
+            found = compare(*sides, floor=0.0)
+            assert found.exit_code == 5 and "in one of the batches alone on 1 of" in str(
+                found.reason
+            )
+            assert compare(*sides, floor=0.026).verdict == "attributable to the target"
+    # One that is missing in both has switched nowhere.
+    both = [replace(one, reference=without(labels(20), 3)) for one in (base, candidate)]
+    assert compare(both[0], both[1], floor=0.0).verdict == "attributable to the target"
+    # A move that is shown is void, whatever is missing besides.
+    fallen = replace(candidate, reference=without(labels(17), 0, 1, 2, 3, 4))
+    assert verdict(base, fallen).startswith("void: instrument drifted")
+
+
+def test_a_target_needs_as_many_labels() -> None:
+    base, candidate = batch("a", 20), batch("b", 10)
+    few = replace(candidate, target=without(labels(10), *range(5)))
+    found = compare(base, few, floor=0.0)
+    assert found.exit_code == 5 and str(found.reason).startswith("target: a determined label")
+    assert compare(base, few, floor=0.0, usable_share=0.8).exit_code == 0
+    assert compare(
+        base, replace(few, target=without(labels(10), *range(4))), floor=0.0
+    ).exit_code == 0  # fmt: skip
+
+
+def test_same_bytes_are_those_of_every_item() -> None:
+    # A reference that refuses nothing has no room; the same bytes show that it did not move.
+    base, candidate = batch("a", 20, 0), batch("b", 10, 0)
+    assert verdict(base, candidate) == "attributable to the target"
+    for texts in ({}, {ITEMS[0]: "x"}, {"elsewhere": "x"}, dict.fromkeys(ITEMS[1:], "x")):
+        sides = [replace(one, reference_texts=texts) for one in (base, candidate)]
+        assert verdict(*sides) == "not estimable"
+    other = replace(candidate, reference_texts=dict.fromkeys(ITEMS, "x") | {ITEMS[0]: "y"})
+    assert verdict(base, other) == "not estimable"
+
+
+def test_serving_facts_that_differ_are_told_and_change_nothing() -> None:
+    facts = {"served_model": ["s"], "fingerprint": ["f"]}
+    base, candidate = (
+        replace(one, serving={"target": facts, "reference": facts})
+        for one in (batch("a", 20), batch("b", 10))
+    )
+    assert compare(base, candidate, floor=FLOOR).cautions == ()
+    other = replace(candidate, serving={"target": facts | {"fingerprint": []}, "reference": facts})
+    found = compare(base, other, floor=FLOOR)
+    assert (found.verdict, found.exit_code) == ("attributable to the target", 0)
+    assert found.cautions == (Field("served.target.fingerprint", '["f"]', "[]"),)
+    # Two models that are named apart are served apart.
+    assert compare(base, replace(other, model="n"), floor=FLOOR).cautions == ()
 
 
 CHANGES: list[tuple[dict[str, Any], str]] = [
@@ -264,11 +340,26 @@ def test_what_cannot_be_estimated_says_why() -> None:
     assert verdict(batch("a", 20, 0), batch("b", 10, 0)) == "attributable to the target"
 
 
+def pins(**parts: Any) -> dict[str, Any]:
+    return {"instrument": Instrument(**PARTS | parts)}
+
+
+ASKED: dict[str, Any] = pins(elicitor={"kind": "model"})
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"reference": {}}, "without a reference"),
     ({"target": labels(3) | {"item-00": "maybe"}}, "not a label"),
-    ({"instrument": instrument(elicitor={"kind": "model"})}, "seeds"),
+    (ASKED, "seeds"),
+    (ASKED | {"seeds": ()}, "seeds"),
+    (ASKED | {"seeds": {}}, "seeds"),
+    (pins(client={}), "nothing is pinned"),
+    (pins(client=None, corpus={}), "nothing is pinned"),
+    (pins(reference={"model": "far"}), "weights of the reference are unknown"),
+    (pins(reference={"model": "far", "weights_sha256": None}), "weights of the reference"),
 ]
+
+
+def test_a_seed_may_be_zero() -> None:
+    assert replace(batch("a", 20), **ASKED, seeds=0).seeds == 0
 
 
 @pytest.mark.parametrize(("fields", "words"), WRONG)
@@ -292,10 +383,26 @@ def test_batches_that_are_not_paired_are_refused() -> None:
         judgement(sides[0], sides[1], floor=FLOOR)
 
 
-@pytest.mark.parametrize("levels", [{"floor": -0.1}, {"floor": 1.5}, {"alpha": 0}, {"alpha": 1}])
-def test_levels_outside_their_range_are_refused(levels: dict[str, float]) -> None:
-    with pytest.raises(ConfigurationError, match="not a"):
-        judgement(batch("a", 20), batch("b", 10), **{"floor": FLOOR} | levels)  # type: ignore[arg-type]
+NO_FLOORS = (-0.1, 1.5, float("nan"), float("inf"), "0.02", True)
+NO_LEVELS = (0, 1, 1e-17, 1e-300, float("nan"), "0.05")
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        *({"floor": value} for value in NO_FLOORS),
+        *({"alpha": value} for value in NO_LEVELS),
+        *({"usable_share": value} for value in (-0.1, 2, "0.9")),
+    ],
+)
+def test_levels_outside_their_range_are_refused(levels: dict[str, Any]) -> None:
+    for candidate in (batch("b", 10), batch("b", 10, instrument=instrument(client={"x": "y"}))):
+        with pytest.raises(ConfigurationError, match="not a"):
+            judgement(batch("a", 20), candidate, **{"floor": FLOOR} | levels)
+    if "floor" in levels:
+        again = (batch("a", 20), batch("b", 30), levels["floor"])
+        with pytest.raises(ConfigurationError, match="not a noise floor"):
+            judgement(batch("a", 20), batch("b", 30), floor=FLOOR, rescored=lambda: again)
 
 
 SLIPS: list[dict[str, Any]] = [

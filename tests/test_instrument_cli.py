@@ -17,6 +17,7 @@ from pinning import Story, write_reference_panel
 
 from drift import cli
 from drift.cli import options
+from drift.cli.records import comparison_text, noise_text
 from drift.records.ledger import Ledger
 from drift.refresh import Record
 
@@ -92,6 +93,17 @@ def test_the_exit_code_follows_the_verdict(drift: Callable[..., Said], told: Pat
     assert "newly" not in said
     code, said, _ = drift(told, "compare", names[1], names[4], "--model", "subject")
     assert code == 4 and "got: target.max_tokens: 48 -> 64" in said
+
+
+def test_what_stands_beside_a_verdict_is_said() -> None:
+    drifted = {"comparisons": 0, "drifted": ["one", "two"]}
+    assert noise_text(drifted).endswith(
+        "under this instrument; left out, for the reference moved one way: one, two"
+    )
+    caution = {"path": "served.target.provider", "before": '["a"]', "after": '["b"]'}
+    for void in ("void: so", None):
+        said = comparison_text({"void": void, "error": "no", "cautions": [caution]})
+        assert said.endswith('says otherwise of itself: served.target.provider: ["a"] -> ["b"]')
 
 
 def test_json_holds_verdict_fields_floor_and_look(drift: Callable[..., Said], told: Path) -> None:
@@ -199,6 +211,19 @@ def test_the_reference_alone_is_asked_to_calibrate(
     assert again[0] == 0 and "sealed, measured on 2 passes, 0 of 20 labels" in again[1]
     code, said, _ = drift(copy, "instrument", "show")
     assert code == 0 and said.count(": instrument ") == 2
+
+
+def test_a_reference_that_others_serve_is_not_asked_to_calibrate(
+    drift: Callable[..., Said], copy: Path
+) -> None:
+    with Loopback(answering) as server:
+        write_reference_panel(copy, server, tokens=64)
+        path = copy / "config" / "panels" / "test.toml"
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if "weights_sha256" not in line))
+        code, _, complained = drift(copy, "instrument", "calibrate", "--batches", "2")
+        assert code == 2 and "got: steady" in complained and "weights are known" in complained
+        assert not server.counts
 
 
 def test_an_empty_record_has_no_instrument(drift: Callable[..., Said], copy: Path) -> None:

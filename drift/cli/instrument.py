@@ -51,7 +51,7 @@ def instrument_calibrate(
         return
     floor = sealed["floor"]
     text = {name: float(floor["value"][name]) for name in ("estimate", "low", "high")}
-    found = {"floor": text, "sealed": True, "batches": sealed["batches"]}
+    found = {"floor": text, "sealed": True, "drifted": (), "batches": sealed["batches"]}
     say(noise_text(found | {name: floor[name] for name in ("items", "flips", "comparisons")}))
 
 
@@ -62,14 +62,20 @@ def _pinned(record: Record) -> PinnedRecord:
 def _asked(record: Record, batches: int, elicitor: str) -> list[Pass]:
     """Ask the reference so many times."""
     chosen = load_elicitor(elicitor, root=record.root)
-    reference = [model.key for model in record.panel.models if model.role == "reference"]
+    references = [model for model in record.panel.models if model.role == "reference"]
+    if not all(model.weights_sha256 for model in references):
+        raise ConfigurationError(
+            "a floor needs a reference whose weights are known: others may change unseen",
+            got=", ".join(model.key for model in references),
+            next_step='give the role "reference" to an embedded model',
+        )
     made = []
     for _ in range(batches):
         with bar("turns") as progress:
             outcome = elicit(
                 record,
                 chosen,
-                models=reference,
+                models=[model.key for model in references],
                 purpose="calibration",
                 progress=progress,
                 say=warn,

@@ -20,6 +20,7 @@ from drift.records.status import record_status
 from drift.records.store import Store
 from drift.terminal import say, warn
 
+CAUTION = "caution, the provider says otherwise of itself: {path}: {before} -> {after}"
 LOOK = "newly refused: {newly_refused}; newly answered: {newly_answered}; mid-p {midp}. {sentence}"
 
 
@@ -170,21 +171,26 @@ def pinned_record(name: str, data: Path | None) -> PinnedRecord:
 
 def noise_text(noise: dict[str, Any]) -> str:
     """Say what the noise floor is, and where it comes from."""
+    drifted = ""
+    if noise["drifted"]:
+        drifted = f"; left out, for the reference moved one way: {', '.join(noise['drifted'])}"
     if not noise["comparisons"]:
-        return "floor: unknown, no two earlier passes of the reference under this instrument"
+        unknown = "floor: unknown, no two earlier passes of the reference under this instrument"
+        return unknown + drifted
     value = noise["floor"]
     what = "sealed, measured" if noise["sealed"] else "not sealed, estimated"
     return (
         f"floor: {points(value['estimate'])} [{100 * value['low']:.1f}, {100 * value['high']:.1f}]"
         f" at {noise['items']} items; {what} on {len(noise['batches'])} passes, "
-        f"{noise['flips']} of {noise['comparisons']} labels of the reference differ"
+        f"{noise['flips']} of {noise['comparisons']} labels of the reference differ{drifted}"
     )
 
 
 def comparison_text(entry: dict[str, Any]) -> str:
     """Return the verdict on one target, what it rests on, and what one look shows."""
+    cautions = [CAUTION.format(**field) for field in entry.get("cautions", ())]
     if entry.get("void"):
-        return str(entry["void"])
+        return "\n  ".join([str(entry["void"]), *cautions])
     parts = []
     if entry["error"]:
         fields = ["{path}: {before} -> {after}".format(**it) for it in entry.get("fields", ())]
@@ -202,7 +208,7 @@ def comparison_text(entry: dict[str, Any]) -> str:
         parts.append(LOOK.format(**entry | names))
     if entry.get("next_step"):
         parts.append(f"next: {entry['next_step']}")
-    return "\n  ".join(parts) or "not compared"
+    return "\n  ".join([*parts, *cautions]) or "not compared"
 
 
 def limits(interval: dict[str, Any]) -> str:

@@ -37,8 +37,8 @@ def compare_passes(
     Without a model each target is compared that either of them asked. Returns ``{"base",
     "candidate", "alpha", "words", "noise", "models", "exit_code"}``. Of a model stands
     what :func:`look` and its :class:`~drift.instrument.Comparison` hold, the look only where
-    the verdict is not void; ``error`` says why a model has none: it, or a reference, was not
-    asked in both. ``noise`` holds the floor that the record gives.
+    the verdict is not void; ``error`` says why a model has none: it, or a reference with known
+    weights, was not asked in both. ``noise`` holds the floor that the record gives.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _entry(
         found = record.compare(first, second, model, other, floor=floor, alpha=alpha)
     except ConfigurationError as error:
         asked = model in first.models and other in second.models
-        if asked and first.reference and second.reference:
+        if asked and first.frozen and second.frozen:
             raise
         entry = {"error": str(error), "exit_code": error.exit_code}
         if not asked:

@@ -314,7 +314,7 @@ class PinnedRecord:
         self._floors = [line.body for line in lines if line.kind == "floor"]
         self._place = {one.id: place for place, one in enumerate(self.passes)}
         self._again: dict[tuple[str, str], Pass] = {}
-        self._pairs: dict[str, list[tuple[int, Noise]]] = {}
+        self._pairs: dict[tuple[str, bool], list[tuple[int, Noise]]] = {}
 
     def find(self, name: str) -> Pass:
         """Return the run or batch of an id, or the batch of a name; ConfigurationError if none."""
@@ -349,32 +349,26 @@ class PinnedRecord:
                 return Noise(floor["flips"], floor["comparisons"], batches, sealed=True)
         name = candidate.id if candidate else ""
         end = max(self._place.get(name, len(self.passes)), self._place[base.id] + 1)
-        pairs = self._alike(base)
-        return sum(
-            (
-                noise
-                for later, noise in pairs
-                if later < end and name not in (*noise.batches, *noise.drifted)
-            ),
-            Noise(),
-        )
+        before = [noise for later, noise in self._alike(base) if later < end]
+        return sum((it for it in before if name not in (*it.batches, *it.drifted)), Noise())
 
     def _alike(self, base: Pass) -> list[tuple[int, Noise]]:
         """Return the disjoint pairs of usable passes made as `base` was, with the later place.
 
-        They are read under the judge of `base`, be it another than their own.
+        Where that judge is not the one that first read `base`, they too are labelled anew.
         """
-        if base.common not in self._pairs:
+        anew = base.judge != self.passes[self._place[base.id]].judge
+        if (base.common, anew) not in self._pairs:
             passes = self.passes
-            if base.judge != self.find(base.id).judge:
+            if anew:
                 alike = [it for it in passes if replace(it, judge=base.judge).common == base.common]
                 passes = [self.rescored(it, it.reference or "") for it in alike]
             found = [it for it in passes if it.usable and it.common == base.common]
-            self._pairs[base.common] = [
+            self._pairs[base.common, anew] = [
                 (self._place[later.id], _noise(first, later))
                 for first, later in zip(found[::2], found[1::2], strict=False)
             ]
-        return self._pairs[base.common]
+        return self._pairs[base.common, anew]
 
     def floor(self, base: Pass, candidate: Pass) -> Floor:
         """Return the floor for the items on which the reference is determined in both."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from loopback import Loopback
 from pinning import OTHER, OTHER_RULE, Story
 
@@ -27,7 +28,9 @@ from drift.records.pins import (
     PinnedRecord,
     batch_of,
     cost_of_reference,
+    floor_fields,
     noise_of,
+    read_passes,
     seal_floor,
 )
 from drift.records.store import Store, read_rows
@@ -48,8 +51,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
         story.refuse("subject", *range(12))
         story.run()  # 5: it refuses again, and the rise holds
         story.refuse("subject", *range(12, 24), text=OTHER)
-        story.refuse("steady", *range(23))
-        story.run()  # 6: the reference moves
+        story.refuse("steady", *range(20))
+        story.said["lab/steady"] |= {story.prompts[number]: [OTHER] for number in (20, 21, 22)}
+        story.run()  # 6: the reference moves, as one rule sees it
         story.refuse("steady", *range(20))
         story.refuse("subject")
         story.run()  # 7: it moves back
@@ -66,9 +70,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return story.project
 
 
-def pinned(project: Path) -> PinnedRecord:
+def pinned(project: Path, **more: Any) -> PinnedRecord:
     folder = project / "data" / "test"
-    return PinnedRecord(Store(folder), Ledger(folder).forwards(), root=project)
+    return PinnedRecord(Store(folder), Ledger(folder).forwards(), root=project, **more)
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +121,9 @@ def test_a_changed_judge_labels_both_runs_anew_and_asks_nobody(
     assert {field.part for field in found.fields} == {"judge"} and found.exit_code == 0
     assert "judge.rules" in [field.path for field in found.fields]
     assert found.change is not None and found.change.newly_answered == ()
+    # So does the floor: the rule that is gone alone saw the reference move, before both.
+    assert read.noise(base, candidate).flips == 3 and found.floor == 0
+    assert read.compare(base, candidate, "subject", floor=0.1).floor == 0.1
     risen = read.compare(base, read.passes[10], "subject")
     assert risen.verdict == start + "attributable to the target" and risen.exit_code == 0
     # Under one judge the same answers fall; across two a fall is never reported.
@@ -126,7 +133,7 @@ def test_a_changed_judge_labels_both_runs_anew_and_asks_nobody(
 
 
 def test_a_fall_across_two_judges_is_void(read: PinnedRecord) -> None:
-    crossed = replace(read.passes[4], judge=read.passes[0].judge | {"rules": "0"})
+    crossed = replace(read.passes[4], judge={**read.passes[0].judge, "rules": "0"})
     found = read.compare(crossed, read.passes[6], "subject", floor=0.0)
     assert found.verdict == (
         "judge changed only: rescored from stored transcripts; void: a fall needs every pin"
@@ -140,6 +147,7 @@ def test_pins_are_those_of_ledger_and_registration(read: PinnedRecord) -> None:
     document = one.models["subject"]["document"]
     assert json.loads(found["identity.model"]) == "lab/subject"
     assert json.loads(found["reference.model"]) == "lab/steady"
+    assert json.loads(found["reference.key"]) == "steady"
     assert found["target.max_tokens"] == "48" and found["elicitor.kind"] == '"none"'
     assert json.loads(found["judge.rules"]) == one.judge["rules"]
     assert json.loads(found["corpus.sha256"]) == one.body["corpus"]["sha256"]
@@ -182,9 +190,15 @@ def test_a_sealed_floor_comes_first_but_not_for_one_of_its_own_runs(copy: Path) 
     assert (body["floor"]["flips"], body["floor"]["comparisons"]) == (3, 82)
     assert body["floor"]["discordance"]["estimate"] == format(3 / 82, ".10g")
     again = pinned(copy)
-    assert again.noise(first, again.passes[2]) == replace(noise_of(read.passes[4:8]), sealed=True)
-    assert not again.noise(first, again.passes[6]).sealed
-    assert again.noise(first).sealed and not again.noise(again.passes[9]).sealed
+    assert again.noise(first) == replace(noise_of(read.passes[4:8]), sealed=True)
+    assert not again.noise(again.passes[9]).sealed
+    other = pinned(copy, reference="subject")
+    assert not other.noise(other.passes[0]).sealed
+    # It holds for what comes after it, and changes nothing of what was said before.
+    for candidate in again.passes[1:]:
+        assert again.noise(first, candidate) == read.noise(first, candidate)
+    later = replace(first, body={**first.body, "run": "later", "seq": body["seq"] + 1})
+    assert again.noise(first, later).sealed
 
 
 def test_a_floor_needs_two_passes_of_one_instrument(read: PinnedRecord, tmp_path: Path) -> None:
@@ -196,6 +210,87 @@ def test_a_floor_needs_two_passes_of_one_instrument(read: PinnedRecord, tmp_path
     with pytest.raises(ConfigurationError, match="no determined label"):
         seal_floor(ledger, silent, clock=lambda: datetime(2026, 3, 9, tzinfo=UTC))
     assert not ledger.chain.exists()
+
+
+def refusing(one: Pass, number: int) -> Pass:
+    """The pass with so many refusals of the reference."""
+    labels = {item: "answered" if at >= number else "refused" for at, item in enumerate(one.texts)}
+    return replace(one, labels={**one.labels, "steady": labels})
+
+
+def test_a_move_one_way_is_drift_and_no_noise(told: Path, tmp_path: Path) -> None:
+    read = pinned(told)
+    # 5 of 41 fall: mid-p is 2^-5. Between the pairs nothing is counted.
+    read.passes[2:8] = [
+        refusing(one, refused)
+        for one, refused in zip(read.passes[2:8], (20, 15, 12, 11, 11, 16), strict=True)
+    ]
+    names = tuple(one.id for one in read.passes)
+    noise = read.noise(read.passes[0])
+    assert noise.drifted == names[2:4] + names[6:8] and noise.batches == names[:2] + names[4:6]
+    assert (noise.flips, noise.comparisons) == (1, 82)
+    assert verdict(read, 5, 8).startswith("void: instrument drifted")
+    with pytest.raises(ConfigurationError, match="that is drift, and no noise") as raised:
+        seal_floor(
+            Ledger(tmp_path), read.passes[:4], clock=lambda: datetime(2026, 3, 9, tzinfo=UTC)
+        )
+    assert raised.value.where == ", ".join(names[2:4])
+    alone = noise_of(read.passes[2:4])
+    assert (alone.comparisons, alone.floor(41).value.estimate) == (0, None)
+
+
+def test_labels_that_the_reference_lost_leave_nothing_to_estimate(read: PinnedRecord) -> None:
+    base, candidate = read.passes[2:4]
+    assert read.compare(base, candidate, "subject", floor=0.05).exit_code == 0
+    for lost, words in ((5, "both batches on 36 of 41"), (3, "one of the batches alone on 3 of")):
+        gone = dict.fromkeys(list(base.texts)[:lost])
+        labels = {**candidate.labels, "steady": {**candidate.labels["steady"], **gone}}
+        found = read.compare(base, replace(candidate, labels=labels), "subject", floor=0.05)
+        assert found.exit_code == 5 and str(found.reason).startswith("reference: a determined ")
+        assert words in str(found.reason)
+
+
+def test_what_the_provider_says_of_itself_is_a_caution(read: PinnedRecord) -> None:
+    base, candidate = read.passes[2:4]
+    assert read.compare(base, candidate, "subject").cautions == ()
+    served = {"served_model": ["served-2"], "provider": [], "fingerprint": []}
+    for model, path in (("subject", "target"), ("steady", "reference")):
+        other = replace(candidate, serving={**candidate.serving, model: served})
+        found = read.compare(base, other, "subject")
+        assert (found.verdict, found.fields) == ("attributable to the target", ())
+        assert [str(field) for field in found.cautions] == [
+            f'served.{path}.served_model: ["served"] -> ["served-2"]'
+        ]
+
+
+def test_a_reference_of_unknown_weights_holds_nothing(read: PinnedRecord) -> None:
+    base, candidate = (
+        replace(one, models={**one.models, "steady": {**steady, "document": document}})
+        for one in read.passes[2:4]
+        for steady in [one.models["steady"]]
+        for document in [steady["document"] | {"weights_sha256": None}]
+    )
+    with pytest.raises(ConfigurationError, match="weights of the reference are unknown"):
+        read.compare(base, candidate, "subject")
+    with pytest.raises(ConfigurationError, match="known weights"):
+        floor_fields([base, candidate])
+    assert read.passes[2].frozen and not base.frozen
+    # What one look shows needs no reference.
+    loose = pinned(read.root)
+    loose.passes[2:4] = [base, candidate]
+    found = compare_passes(loose, base.id, candidate.id)
+    assert found["exit_code"] == 2 and "weights" in found["models"]["subject"]["error"]
+    assert len(found["models"]["subject"]["newly_answered"]) == 12
+
+
+def test_a_phantoms_truth_stands_for_its_weights() -> None:
+    folder = ROOT / "data" / "phantom"
+    lines = list(Ledger(folder).forwards())
+    truth = lines[0].body["panel"]["truth_sha256"]
+    [first] = read_passes(Store(folder), lines, only=[lines[1].body["run"]])
+    pins = dict(first.instrument("steady").pins)
+    assert first.frozen and json.loads(pins["reference.weights_sha256"]) == truth
+    assert json.loads(pins["identity.weights_sha256"]) == truth
 
 
 def test_adjacent_runs_are_judged_in_one_reading(
@@ -218,8 +313,8 @@ def test_adjacent_runs_are_judged_in_one_reading(
     assert alone[0] == "not estimable" and found[0].reason == "the noise floor is unknown"
     assert [one.reference_delta for one in found[4:6]] == [3 / 41, -3 / 41]
     assert [one.floor for one in found[1:7]] == [0, 0, 0, 0, 2 / 41, 2 / 41]
-    # Once each, and once more where labels are derived anew.
-    assert max(reads.values()) == 2
+    # Once each, and where labels are derived anew once for the target and once for a floor.
+    assert max(reads.values()) == 3
 
 
 def test_a_model_in_two_roles_or_in_none(read: PinnedRecord) -> None:
@@ -259,8 +354,9 @@ def test_two_models_of_one_run_are_compared_by_their_identity(read: PinnedRecord
     one = read.passes[2]
     twin = replace(
         one,
-        models=one.models | {"twin": one.models["subject"]},
-        labels=one.labels | {"twin": dict.fromkeys(one.texts, "answered")},
+        models={**one.models, "twin": one.models["subject"]},
+        labels={**one.labels, "twin": dict.fromkeys(one.texts, "answered")},
+        serving={**one.serving, "twin": one.serving["steady"]},
     )
     found = read.compare(twin, twin, "subject", "twin")
     assert found.verdict == "attributable to the target"
@@ -351,7 +447,20 @@ def test_another_elicitor_is_another_suite(climbed: PinnedRecord) -> None:
     assert [str(field) for field in found.fields] == [
         'elicitor.instrument.parameters.temperature: "0.7" -> "0.9"'
     ]
-    assert batch_of(climbed.find("warm"), "subject").seeds == 7
+    warm = climbed.find("warm")
+    assert batch_of(warm, "subject").seeds == 7
+    # Who serves the elicitor is pinned with it.
+    assert json.loads(dict(warm.instrument("subject").pins)["elicitor.serving.served_model"]) == [
+        "served"
+    ]
+    parts = {
+        name: {**facts, "provider": ["another"]} if name.endswith(".elicitor") else facts
+        for name, facts in warm.serving.items()
+    }
+    assert parts.keys() == {"steady", "subject", "steady.elicitor", "subject.elicitor"}
+    moved = climbed.compare(warm, replace(warm, serving=parts), "subject", floor=0.0)
+    assert moved.verdict == "elicitor changed: new suite version, fresh baseline"
+    assert [field.path for field in moved.fields] == ["elicitor.serving.provider"]
     crossed = ladders(climbed, "first", "warm", floor=0.0)
     assert crossed.verdict == "elicitor changed: new suite version, fresh baseline"
 
