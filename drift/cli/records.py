@@ -129,6 +129,9 @@ def compare(
     base: Annotated[str, typer.Argument(metavar="BASE", help="The earlier run or batch.")],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The later one.")],
     model: Annotated[str | None, typer.Option(help="Only this target, by key.")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="The model that must hold still; else the panel's reference.")
+    ] = None,
     floor: Annotated[
         float | None, typer.Option(help="Noise floor, a share such as 0.02; else the record's own.")
     ] = None,
@@ -146,7 +149,7 @@ def compare(
     Exit code 0 attributable, or no change shown; 2 cannot be compared; 4 void: the instrument
     changed or drifted; 5 not estimable. Of several targets the worst counts.
     """
-    record = pinned_record(panel, data)
+    record = pinned_record(panel, data, reference)
     found = compare_passes(record, base, candidate, model=model, floor=floor, alpha=alpha)
     if as_json:
         print(json.dumps(found))
@@ -162,11 +165,22 @@ def compare(
     raise typer.Exit(found["exit_code"])
 
 
-def pinned_record(name: str, data: Path | None) -> PinnedRecord:
+def pinned_record(name: str, data: Path | None, reference: str | None = None) -> PinnedRecord:
     folder = data or project_root() / "data"
     known(folder, [name])
     lines = Ledger(folder / name).forwards()
-    return PinnedRecord(Store(folder / name), lines, root=project_root())
+    store, root = Store(folder / name), project_root()
+    record = PinnedRecord(store, lines, root=root, reference=reference)
+    asked = {model for one in record.passes for model in one.models}
+    if reference and reference not in asked:
+        raise ConfigurationError(
+            "the record has no such model",
+            where=str(store.folder),
+            got=reference,
+            expected=f"one of: {', '.join(sorted(asked))}",
+            next_step="correct --reference",
+        )
+    return record
 
 
 def noise_text(noise: dict[str, Any]) -> str:
