@@ -266,11 +266,14 @@ def _crossed(cells: Iterable[Any], across: Iterable[str], rows: Mapping[str, Any
 
 def _errors(frame: pd.DataFrame, alpha: float) -> list[Markup]:
     """Write the error of each row: marked if its interval is above alpha, with what has none."""
-    above = '<b class="drift-warning">✗ {}</b>'
+    above = '<b class="drift-warning">✗\N{NO-BREAK SPACE}{}</b>'
     shares = [html(above if r.low > alpha else "{}", percent(r.share)) for r in each(frame)]
     none = frame.not_estimable / frame.draws
     more = [f", {percent(share)} not estimable" if share >= 5e-4 else "" for share in none]
-    return [html("{}{}", *both) for both in zip(shares, more, strict=True)]
+    return [
+        html("not estimable") if lost > 0.9995 else html("{}{}", share, text)
+        for lost, share, text in zip(none, shares, more, strict=True)
+    ]
 
 
 def _by_noise(frame: pd.DataFrame) -> dict[str, Any]:
@@ -285,7 +288,7 @@ def clusters_table(*, sizes: str, discordances: str, clusters: str, **options: A
     still = (Setting(n, NO_FLOOR, d, 0, 0, 1, 0.5, cluster=c) for n, d, c in grid)
     alike = (Setting(n, floor_value(d, n), d, d, 0, 1, 0.5, cluster=c) for n, d, c in grid)
     first, second = (_frame(settings, **options) for settings in (still, alike))
-    heads = [f"in clusters of {c}" if c > 1 else "one by one" for _, _, c in grid]
+    heads = [f"{c} at once" if c > 1 else "one by one" for _, _, c in grid]
     void = (second.drifted / second.draws).map(percent)
     parts = [
         html("<p>Attributed, the reference still and without a floor. Items flip …</p>"),
@@ -323,13 +326,13 @@ def floors_table(
     first, heads = draw(product(counts, filter(None, noise), [(0, 1)], tries))
     second, floors = draw(product([items], [flips], cases.values(), tries))
     void = (first.drifted / first.draws).map(percent)
-    text = "<p>Attributed, of {} items of which {} flip; a fall is of {:g} points. Floor by …</p>"
+    text = "<p>Attributed, of {} items of which {} flip; a fall is of {:g} points.</p>"
     named = [name for name in cases for _ in tries]
     parts = [
         html("<p>Void though nothing changed. The floor is estimated from …</p>"),
         _crossed(void, heads, _by_noise(first)),
         html(text, items, percent(flips), 100 * drop),
-        _crossed(map(_interval, each(second)), named, {"Floor": floors}),
+        _crossed(map(_interval, each(second)), named, {"Floor from": floors}),
     ]
     data = pd.concat([first, second]).rename(columns=NAMES)
     return with_data(joined(parts), "attribution-floors", data)
@@ -360,7 +363,8 @@ def losses_table(
         "Of each of 4 turns": [percent(1 - (1 - q) ** 0.25) for _, q in grid] * len(cases),
     }
     heads = [name for name in cases for _ in grid]
-    shown = _crossed(_errors(frame, options["alpha"]), heads, rows)
+    text = html("<p>Attributed, of {} items, if labels of the second batch are lost:</p>", items)
+    shown = joined([text, _crossed(_errors(frame, options["alpha"]), heads, rows)])
     return with_data(shown, "attribution-losses", frame.rename(columns=NAMES))
 
 
@@ -384,7 +388,7 @@ def stated_table(discordances: str) -> Markup:
             "SD of the change, points": [f"{100 * x:.2f}" for x in frame.standard_deviation],
             "95 % floor, points": [f"{100 * x:.1f}" for x in frame.floor],
             "Noise beyond 2 points": frame.share_beyond.map(percent),
-            "": [notes.get(d, "") for d in shares],
+            "Note": [notes.get(d, "") for d in shares],
         }
     )
     return with_data(table(shown), "floor-of-two-points", frame)

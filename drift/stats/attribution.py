@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from drift.stats.floor import floor_value
+from drift.stats.floor import ONE_WAY, floor_value
 from drift.stats.inputs import Label, checked_count, checked_share
 from drift.stats.intervals import Interval, clopper_pearson_upper
 from drift.stats.paired import (
@@ -257,7 +257,7 @@ def simulate(setting: Setting, *, alpha: float, draws: int, seed: int) -> Verdic
     With `sensitivity` 1 or more, or a `shift` of 0, *attributable* is an error. With 0 the
     target alone moves: if it changed, the share of *attributable* is the power; if an
     instrument did it which the reference does not feel, the same share is the error.
-    A pair of batches whose reference moved significantly (`midp_mcnemar` <= alpha) is left
+    A pair of batches whose reference moved significantly (`midp_mcnemar` <= `ONE_WAY`) is left
     out of an estimated floor. *Not estimable* is what has no floor then, too few labels, or
     more labels of the reference lost than may hide, with its move, beyond the floor.
 
@@ -274,7 +274,7 @@ def simulate(setting: Setting, *, alpha: float, draws: int, seed: int) -> Verdic
     target = _draw(rng, draws, setting, setting.discordance, setting.shift, middle)
     moved = min(setting.sensitivity * setting.shift, rate)
     reference = _draw(rng, draws, setting, setting.reference_discordance, moved, rate)
-    floor = _floors(rng, draws, setting, alpha) if setting.floor_pairs else setting.floor
+    floor = _floors(rng, draws, setting) if setting.floor_pairs else setting.floor
     target = _kept(rng, target, setting.refusals_lost, setting.answers_lost)
     reference = _kept(rng, reference, 0.0, setting.reference_answers_lost)
     significant = midp_of_counts(target.fell, target.rose) <= alpha
@@ -332,13 +332,11 @@ def _kept(rng: np.random.Generator, drawn: _Drawn, refusals: float, answers: flo
     return _Drawn(fell + rose + stayed + other, fell, rose, fell + stayed)
 
 
-def _floors(
-    rng: np.random.Generator, draws: int, setting: Setting, alpha: float
-) -> npt.NDArray[np.float64]:
+def _floors(rng: np.random.Generator, draws: int, setting: Setting) -> npt.NDArray[np.float64]:
     """Estimate a floor for each draw, from pairs of batches; nan where no pair is left."""
     noise, pairs = setting.reference_discordance, setting.floor_pairs
     found = _draw(rng, draws * pairs, setting, noise, 0.0, setting.reference_rate)
-    still = midp_of_counts(found.fell, found.rose) > alpha
+    still = midp_of_counts(found.fell, found.rose) > ONE_WAY
     flips = (still * (found.fell + found.rose)).reshape(draws, pairs).sum(1)
     compared = setting.items * still.reshape(draws, pairs).sum(1)
     seen, place = np.unique(np.stack([flips, compared]), axis=1, return_inverse=True)

@@ -1,6 +1,7 @@
 """Noise floor: how far the refused share of one model moves when nothing has changed."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from scipy import special
@@ -8,6 +9,9 @@ from scipy import special
 from drift.stats.agreement import Estimate
 from drift.stats.inputs import checked_count, checked_share
 from drift.stats.intervals import clopper_pearson_upper
+
+#: Level at which a move of the reference between two batches is drift, and no noise.
+ONE_WAY: Final = 0.05
 
 
 @dataclass(frozen=True)

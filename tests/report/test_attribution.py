@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from report.conftest import ROOT, keep
 
+from drift.records import pins
 from drift.report import attribution
 from drift.report.execute import execute
 from drift.report.job import Job, read_notebook
+from drift.stats.floor import ONE_WAY
 
 GRID: dict[str, str] = {
     "sizes": "41, 250",
@@ -37,7 +39,7 @@ def tables(shown: Any) -> list[list[list[str]]]:
     """Return the rows of each table; the first is its head."""
     found: list[list[list[str]]] = []
     for row in words(shown):
-        if row[0] in ("Items", "Floor"):
+        if row[0] in ("Items", "Floor from"):
             found.append([])
         found[-1].append(row)
     return found
@@ -122,12 +124,7 @@ def points(cell: str) -> float:
 def test_clusters_break_the_level_and_the_floor_and_are_marked() -> None:
     shown = attribution.clusters_table(clusters="1, 2, 5", **NOISE, **SIZE)
     error, void = (rows[1:] for rows in tables(shown))
-    assert words(shown)[0] == [
-        "Items",
-        "Flips",
-        "one by one",
-        *map("in clusters of {}".format, (2, 5)),
-    ]
+    assert words(shown)[0] == ["Items", "Flips", "one by one", "2 at once", "5 at once"]
     assert [row[:2] for row in error] == [
         [n, d] for n in ("41", "120") for d in ("2.0 %", "18.0 %")
     ]
@@ -146,7 +143,7 @@ def test_a_floor_from_few_pairs_voids_often_and_lets_no_more_through() -> None:
     void, laid = tables(shown)
     assert void[0][2:] == ["1 pair", "20 pairs", "known"]
     assert points(void[1][2]) > 15 > 5 > points(void[1][3]) > points(void[1][4])
-    assert laid[0] == ["Floor", "Nothing changed", "Both fell", "The target fell"]
+    assert laid[0] == ["Floor from", "Nothing changed", "Both fell", "The target fell"]
     assert [row[0] for row in laid[1:]] == ["1 pair", "20 pairs", "known"]
     for row in laid[1:]:
         assert max(points(row[1]), points(row[2])) < 5
@@ -167,13 +164,14 @@ def test_labels_lost_by_kind_break_the_level_and_too_many_are_not_estimable() ->
             ("50.0 %", "15.9 %"),
         )
     ]
-    assert rows[6][3] == "0.0 %, 100.0 % not estimable"
+    assert rows[7][3] == rows[7][4] == "not estimable"
     assert rows[6][4].startswith("✗")
     assert points(rows[5][3]) < 7 < points(rows[6][4])
     assert "not estimable" in rows[7][5] and points(rows[7][5]) == 0
 
 
-def test_the_usable_share_of_the_page_is_the_registered_one() -> None:
+def test_the_page_takes_the_registered_usable_share_and_leaves_out_what_a_record_does() -> None:
+    assert pins.ONE_WAY == ONE_WAY
     registered = tomllib.loads((ROOT / "config" / "alarm.toml").read_text(encoding="utf-8"))
     assert float(registered["usable_share"]) == attribution.USABLE
 
