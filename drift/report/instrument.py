@@ -63,12 +63,12 @@ WORDS = {
 def elicitor_name(elicitor: Mapping[str, Any]) -> str:
     """Return in a few words who speaks for the person: nobody in a run, a script or a model."""
     if elicitor["kind"] == "none":
-        return "runs"
+        return "Runs"
     if elicitor["kind"] == "script":
-        return "ladders by script"
+        return "Ladders by script"
     document = elicitor["instrument"]
     heat = document["parameters"].get("temperature", "unstated")
-    return f"ladders by {document['model']}, temperature {heat}"
+    return f"Ladders by {document['model']}, temperature {heat}"
 
 
 class Pins:
@@ -147,7 +147,7 @@ def pinned(pins: Pins) -> Markup:
         ]
         sums = (html("{}: " + HASH, model, it.sha256) for model, it in of.items())
         shown.append({"Part": "All of it, SHA-256", "What is pinned": joined(sums, "<br>")})
-        head = html("{}: {}", name.capitalize(), pins.name(last.id))
+        head = html("{}: {}", name, pins.name(last.id))
         body = table(pd.DataFrame(shown))
         fold = "<details><summary>{}</summary>{}</details>" if parts else "<h3>{}</h3>{}"
         parts.append(html(fold, head, body))
@@ -286,7 +286,7 @@ def reference_series(pins: Pins, caption: str) -> Markup:
     for elicitor, frame in whole.groupby("elicitor", sort=False):
         if len(frame) < 2:
             said = "<p>{}: one pass alone, refused {}; a move needs two.</p>"
-            made.append(html(said, str(elicitor).capitalize(), rate_text(dict(frame.iloc[0]))))
+            made.append(html(said, str(elicitor), rate_text(dict(frame.iloc[0]))))
             continue
         newest = frame.iloc[: -LISTED - 1 : -1]
         behind = pd.DataFrame(
@@ -297,8 +297,7 @@ def reference_series(pins: Pins, caption: str) -> Markup:
                 "Floor": [_floor_text(row) for row in each(newest)],
             }
         )
-        named = str(elicitor).capitalize()
-        said = f"{named}: the same." if number else f"{named}. {caption.strip()}"
+        said = f"{elicitor}: the same." if number else f"{elicitor}. {caption.strip()}"
         if len(newest) < len(frame):
             said += f" The table lists the newest {LISTED} of {len(frame)}."
         place = f"reference-series-{number}" if number else "reference-series"
@@ -370,7 +369,7 @@ def cost(pins: Pins) -> Markup:
     """Return which share of requests and tokens the reference took, as they were counted."""
     groups = dict(pins.groups)
     if len(groups) > 1:
-        groups["all"] = pins.passes
+        groups["All"] = pins.passes
     rows = []
     for name, passes in groups.items():
         spent = cost_of_reference(passes)

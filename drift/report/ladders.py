@@ -78,8 +78,8 @@ class Batches:
     def turns(self) -> pd.DataFrame:
         """Every turn that was to be asked: what the person said, and what came.
 
-        Columns: run, batch (its name), elicitor, scripted, model, arm, item, set, turn, rung, said,
-        written (whether a model wrote it), text, status, label, outcome, points, rule, span.
+        Columns: run, batch (its name), elicitor, model, arm, set, turn, rung, said, written
+        (whether a model wrote what was said), text, status, label, outcome, points, rule, span.
         """
         rows = [row for body, judged in self.judged for row in self._rows(body, judged)]
         return pd.DataFrame(rows)
@@ -100,7 +100,6 @@ class Batches:
                     yield of | {
                         "model": model,
                         "arm": arm,
-                        "item": ladder.item,
                         "set": _set(ladder),
                         "turn": turn,
                         "rung": rung,
@@ -118,7 +117,7 @@ class Batches:
     @cached_property
     def climbs(self) -> pd.DataFrame:
         """Every ladder of every model: columns as in `turns`; outcomes (of its turns), came_to."""
-        keys = ["run", "batch", "elicitor", "model", "arm", "item", "set"]
+        keys = ["run", "batch", "elicitor", "model", "arm", "set"]
         frame = self.turns.groupby(keys, sort=False).outcome.agg(tuple).reset_index(name="outcomes")
         known = (tuple(None if it == MISSING else it for it in of) for of in frame.outcomes)
         return frame.assign(came_to=[ladder_outcome(of) for of in known])
@@ -313,8 +312,7 @@ def _figures(
         behind.columns = [f"Turn {turn}" for turn in behind.columns]
         behind = behind.reset_index().rename(columns=str.capitalize)
         place = f"{name}-{number}" if number else name
-        named = str(elicitor).capitalize()
-        said = f"{named}: the same." if number else f"{named}. {caption.strip()}"
+        said = f"{elicitor}: the same." if number else f"{elicitor}. {caption.strip()}"
         parts.append(figure(place, picture, drawn, behind, said, data=data.loc[frame.index]))
     return joined(parts, "\n")
 
@@ -332,7 +330,7 @@ def came_to(batches: Batches) -> Markup:
     """Return what the ladders came to, by elicitor, batch and model, with links to them."""
     parts = []
     for elicitor, frame in batches.climbs.groupby("elicitor", sort=False):
-        parts.append(html("<h3>{}</h3>", str(elicitor).capitalize()))
+        parts.append(html("<h3>{}</h3>", str(elicitor)))
         for kind in SETS:
             rows, links = [], []
             of_kind = frame[frame.set == kind].sort_values("model", kind="stable")
@@ -348,7 +346,7 @@ def came_to(batches: Batches) -> Markup:
             body = html(which, table(pd.DataFrame(rows)), joined(links))
             fold = "<details><summary>{0}</summary>{1}</details>" if kind != SETS[0] else "{1}"
             parts.append(html(fold, f"{kind.capitalize()} ladders", body))
-    kept = batches.climbs.drop(columns=["outcomes", "item"]).rename(columns={"arm": "ladder"})
+    kept = batches.climbs.drop(columns="outcomes").rename(columns={"arm": "ladder"})
     kept["turn_outcomes"] = [" ".join(it) for it in batches.climbs.outcomes]
     return with_data(joined(parts, "\n"), "ladders", kept)
 
@@ -381,7 +379,7 @@ def transitions(batches: Batches) -> Markup:
             | {"After an answer of any kind": _followed(it, ANSWERS)}
             for (model, batch), it in of.groupby(["model", "batch"], sort=False)
         ]
-        parts.append(html("<h3>{}</h3>{}", str(elicitor).capitalize(), table(pd.DataFrame(rows))))
+        parts.append(html("<h3>{}</h3>{}", str(elicitor), table(pd.DataFrame(rows))))
     return with_data(joined(parts, "\n"), "ladder-transitions", frame)
 
 

@@ -205,6 +205,7 @@ def _registration(name: str, bank: Bank, cadence: int | None) -> dict[str, Any]:
             }
             for key, spec in SPECS.items()
         },
+        "alarm": {"usable_share": "0.9"},
         "judge": JUDGE | {"version": "1"},
         "method_version": "1",
         "package_version": "0.1.0",

@@ -64,10 +64,10 @@ def test_every_pin_of_the_last_run_and_of_the_last_batch_of_each_elicitor_stands
     shown = instrument.pinned(replayed)
     frame = shown.text.data["pins"]
     assert list(frame.elicitor.unique()) == [
-        "runs",
-        "ladders by script",
-        "ladders by lab/heated, temperature 0.7",
-        "ladders by lab/heated, temperature 0.9",
+        "Runs",
+        "Ladders by script",
+        "Ladders by lab/heated, temperature 0.7",
+        "Ladders by lab/heated, temperature 0.9",
     ]
     for name, rows in frame.groupby("elicitor"):
         last = replayed.groups[str(name)][-1]
@@ -136,7 +136,7 @@ def test_what_the_reference_costs_is_counted_from_the_chain(phantom: Pins, repla
     assert (row.reference_tokens, row.all_tokens) == (spent["still tokens"], spent["tokens"])
     # An elicitor that is a model writes for the reference too.
     frame = instrument.cost(replayed).text.data["reference-cost"]
-    asked = frame[frame.elicitor == "ladders by lab/heated, temperature 0.7"].iloc[0]
+    asked = frame[frame.elicitor == "Ladders by lab/heated, temperature 0.7"].iloc[0]
     assert (asked.reference_requests, asked.all_requests) == (24 * 7, 2 * 24 * 7)
     assert frame.all_requests.iloc[-1] == frame.all_requests[:-1].sum()
 
