@@ -117,8 +117,8 @@ def attribute(
     alpha : float
         Of this one look, in (0, 1); the intervals have level 1 - alpha.
     same_bytes : bool
-        All texts of the reference are byte-identical in both batches. Then what was asked
-        did the same to it, which no room can hide.
+        All texts of the reference are byte-identical in both batches: room is not asked for.
+        It shows that the reference did not move, not that it feels what the target does.
 
     Notes
     -----
