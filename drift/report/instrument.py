@@ -354,11 +354,10 @@ def floors(pins: Pins) -> Markup:
     shown = pd.DataFrame(
         {
             "Asked by": frame.elicitor,
-            "Reference": frame.reference,
             "Labels that differed": [differed.format(**row._asdict()) for row in each(frame)],
             "Items": frame["items"],
             "Floor (95 % interval)": [_floor_text(row) for row in each(frame)],
-            "Sealed": frame.is_sealed.map({True: "yes", False: "no: own pairs"}),
+            "Sealed": frame.is_sealed.map({True: "yes", False: "no"}),
         }
     )
     return with_data(table(shown), "floors", frame)

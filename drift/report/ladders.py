@@ -181,10 +181,10 @@ def made(batches: Batches) -> Markup:
             }
         )
     frame = pd.DataFrame(rows)
-    words = '<span class="drift-run">{}</span><br><span class="drift-small">{}</span>'
+    words = '{}<br><span class="drift-small">{}</span>'
     told = {
         "Batch": [html(words, row.batch or "no name", when(row.started_at)) for row in each(frame)],
-        "Asked": [html(words, row.elicitor, row.models) for row in each(frame)],
+        "Asked by, and whom": [html(words, row.elicitor, row.models) for row in each(frame)],
         "What was done": frame.done.replace("", "not stated"),
         "Ladders": [html("{ladders}; rubric {rubric}", **row._asdict()) for row in each(frame)],
     }
