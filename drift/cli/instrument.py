@@ -51,7 +51,8 @@ def instrument_calibrate(
         return
     floor = sealed["floor"]
     text = {name: float(floor["value"][name]) for name in ("estimate", "low", "high")}
-    found = {"floor": text, "sealed": True, "drifted": (), "batches": sealed["batches"]}
+    found = {"floor": text, "sealed": True, "drifted": sealed.get("drifted", ())}
+    found["batches"] = sealed["batches"]
     say(noise_text(found | {name: floor[name] for name in ("items", "flips", "comparisons")}))
 
 

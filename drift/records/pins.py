@@ -43,13 +43,11 @@ from drift.records.run import SERVING, determined_labels, label_rows, load_run
 from drift.records.store import Store, judge_folder, read_rows
 from drift.stats import midp_mcnemar
 from drift.stats.attribution import pairs_of
-from drift.stats.floor import Floor, noise_floor
+from drift.stats.floor import ONE_WAY, Floor, noise_floor
 
 #: What of a registered instrument says whom we ask; the rest is how.
 IDENTITY = ("endpoint", "model", "weights_sha256", "provider")
 NO_ELICITOR = {"kind": "none"}
-#: Level at which a move of the reference one way is drift, and no noise.
-ONE_WAY = 0.05
 floor_of = cache(noise_floor)
 
 
@@ -346,7 +344,8 @@ class PinnedRecord:
         for body in reversed(self._floors):
             if body["instrument"] == base.common and body["seq"] < sealed:
                 floor, batches = body["floor"], tuple(body["batches"])
-                return Noise(floor["flips"], floor["comparisons"], batches, sealed=True)
+                drifted = tuple(body.get("drifted", ()))
+                return Noise(floor["flips"], floor["comparisons"], batches, drifted, sealed=True)
         name = candidate.id if candidate else ""
         end = max(self._place.get(name, len(self.passes)), self._place[base.id] + 1)
         before = [noise for later, noise in self._alike(base) if later < end]
@@ -515,8 +514,10 @@ def wrong_floors(store: Store, lines: Sequence[Line]) -> Iterator[tuple[int, str
         if line.kind == "floor":
             stated = {k: v for k, v in line.body.items() if k not in ("seq", "prev", "kind", "at")}
             try:
-                named, reference = stated["batches"], stated["reference"]
-                passes = read_passes(store, lines[:place], only=named, reference=reference)
+                named = [*stated["batches"], *stated.get("drifted", ())]
+                passes = read_passes(
+                    store, lines[:place], only=named, reference=stated["reference"]
+                )
                 found = floor_fields(passes)
                 wrong = sorted(k for k in {*found, *stated} if found.get(k) != stated.get(k))
             except (ConfigurationError, LookupError, TypeError) as error:
@@ -532,8 +533,8 @@ def floor_fields(passes: Sequence[Pass]) -> dict[str, Any]:
     ------
     ConfigurationError
         There are fewer than two passes, they are not of one instrument, the weights of their
-        reference are unknown, it moved one way between two of them, or it has no label that is
-        determined in both passes of a pair.
+        reference are unknown, or no pair is left: those in which it moved one way are named and
+        left out.
     """
     where = ", ".join(one.id for one in passes)
     alike = len(passes) > 1 and len({one.common for one in passes}) == 1
@@ -545,15 +546,14 @@ def floor_fields(passes: Sequence[Pass]) -> dict[str, Any]:
             next_step="ask for it: `drift instrument calibrate --batches N`",
         )
     noise = noise_of(passes)
-    if noise.drifted:
-        raise ConfigurationError(
-            f"the reference moved one way (mid-p <= {ONE_WAY}): that is drift, and no noise",
-            where=", ".join(noise.drifted),
-            next_step="find what moved it, and calibrate on passes after that",
-        )
     last = passes[-1]
     if not noise.comparisons:
-        raise ConfigurationError("the reference has no determined label to compare", where=where)
+        raise ConfigurationError(
+            "there is no pair of passes to measure noise on: in each the reference moved one "
+            f"way (mid-p <= {ONE_WAY}), or has no determined label",
+            where=where,
+            next_step="find what moved it, and calibrate on passes after that",
+        )
     floor = noise.floor(len(last.labels[last.reference or ""]))
     return {
         "corpus": dict(last.body["corpus"]),
@@ -562,7 +562,7 @@ def floor_fields(passes: Sequence[Pass]) -> dict[str, Any]:
         "reference": last.reference,
         "batches": list(noise.batches),
         "floor": _texted(asdict(floor)),
-    }
+    } | ({"drifted": list(noise.drifted)} if noise.drifted else {})
 
 
 def _texted(document: Mapping[str, Any]) -> dict[str, Any]:

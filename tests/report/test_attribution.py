@@ -171,7 +171,7 @@ def test_labels_lost_by_kind_break_the_level_and_too_many_are_not_estimable() ->
 
 
 def test_the_page_takes_the_registered_usable_share_and_leaves_out_what_a_record_does() -> None:
-    assert pins.ONE_WAY == ONE_WAY
+    assert pins.ONE_WAY is ONE_WAY
     registered = tomllib.loads((ROOT / "config" / "alarm.toml").read_text(encoding="utf-8"))
     assert float(registered["usable_share"]) == attribution.USABLE
 
