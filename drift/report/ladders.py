@@ -35,7 +35,7 @@ from drift.report.markup import (
 )
 from drift.report.pages import anchor
 from drift.report.tables import Record, each
-from drift.report.verdicts import stated
+from drift.report.verdicts import plan_of
 from drift.stats import wilson_interval
 
 NO_BATCH = Markup(
@@ -163,6 +163,7 @@ def of_batches(function: Callable[..., Markup]) -> Callable[..., Shown]:
 @of_batches
 def made(batches: Batches) -> Markup:
     """Return the batches: who asked whom, what was done, and by which judge they are read."""
+    done = {it.name: it.what for it in plan_of(batches.record).batches}
     rows = []
     for body, judged in batches.judged:
         corpus, judge = batches.corpus(body["corpus"]["sha256"]), judged["judge"]
@@ -175,7 +176,7 @@ def made(batches: Batches) -> Markup:
                 "elicitor": elicitor_name(body["elicitor"]),
                 "models": ", ".join(targets(body)),
                 "ladders": ", ".join(f"{kinds[name]} {name}" for name in SETS if kinds[name]),
-                "done": stated(batches.record, "batches").get(body["name"], {}).get("what", ""),
+                "done": done.get(body["name"], ""),
                 "judge_fingerprint": judge["fingerprint"],
                 "rubric": judge["rubric"],
             }

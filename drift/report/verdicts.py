@@ -6,14 +6,15 @@ Each verdict is that of :mod:`drift.instrument`, computed here from the record.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from drift.config import load_toml
 from drift.errors import ConfigurationError
 from drift.instrument import ATTRIBUTABLE, NO_CHANGE, VOID, Comparison, points
-from drift.judging.ladder import Rubric
+from drift.records.pins import Pass
+from drift.records.replays import Replay, Replays, load_replays
 from drift.report.instrument import (
     LISTED,
     Pins,
@@ -140,38 +141,53 @@ def _moved(found: Comparison) -> Markup:
     return html("{} ({}), mid-p {:.3g}", points(laid.delta, signed=True), limits, laid.midp or 0.0)
 
 
-Replay = dict[str, Any]
+@dataclass(frozen=True)
+class Replayed:
+    """A replay of known truth, its two passes as they were read, and the verdict they got."""
+
+    stated: Replay
+    base: Pass
+    candidate: Pass
+    got: Comparison
+
+    @property
+    def due(self) -> bool:
+        """Whether the verdict is the one that was due."""
+        return self.got.verdict.startswith(self.stated.verdict)
+
+    def counts(self, model: str) -> list[str]:
+        """Return how many items `model` refused of those with a label, in either pass."""
+        labels = [Counter(one.labels[model].values()) for one in (self.base, self.candidate)]
+        return [f"{it['refused']} of {it['refused'] + it['answered']}" for it in labels]
 
 
-def stated(record: Record, what: str) -> dict[str, Replay]:
-    """Return the ``batches`` of config/replays.toml by their names, or its ``replays`` by ids."""
-    path = record.root / "config" / "replays.toml"
-    return {it.get("id", it.get("name")): it for it in load_toml(path, kind="replays")[what]}
+def plan_of(record: Record) -> Replays:
+    """Return what config/replays.toml states of a laboratory record; of another, nothing."""
+    laboratory = record.panel.get("laboratory")
+    return load_replays(record.root) if laboratory else Replays(batches=(), replays=())
 
 
-def replayed(pins: Pins) -> list[tuple[Replay, Comparison]]:
+def replayed(pins: Pins) -> list[Replayed]:
     """Return the replays of known truth whose batches the record holds, each compared now.
 
     Each is read against its own reference. Where the batches cannot be compared at all, the
     error's words stand for the verdict.
     """
     made = {one.body.get("name") for one in pins.passes}
-    return [
-        (it, _replay(pins, it))
-        for it in stated(pins.record, "replays").values()
-        if {it["base"], it["candidate"]} <= made
-    ]
+    stated = plan_of(pins.record).replays
+    return [_replay(pins, it) for it in stated if {it.base, it.candidate} <= made]
 
 
-def _replay(pins: Pins, it: Replay) -> Comparison:
-    read = pins.against(it["reference"])
-    base, candidate = read.find(it["base"]), read.find(it["candidate"])
-    if rubric := it.get("rubric"):
-        candidate = read.read_with(candidate, Rubric(**rubric))
+def _replay(pins: Pins, it: Replay) -> Replayed:
+    read = pins.against(it.reference)
+    base, candidate = read.find(it.base), read.find(it.candidate)
+    if it.rubric:
+        candidate = read.read_with(candidate, it.rubric)
     try:
-        return read.compare(base, candidate, it["model"])
+        got = read.compare(base, candidate, it.model)
     except ConfigurationError as error:
-        return Comparison(base.id, candidate.id, it["model"], error.what, error.exit_code)
+        got = Comparison(base.id, candidate.id, it.model, error.what, error.exit_code)
+    return Replayed(it, base, candidate, got)
 
 
 @with_reference
@@ -181,29 +197,33 @@ def replays(pins: Pins) -> Markup:
     if not found:
         return NO_REPLAYS
     rows, shown = [], []
-    for it, got in found:
-        due = got.verdict.startswith(it["verdict"])
-        row = {"replay": it["id"], "replay_title": it["title"], "truth": it["truth"]}
-        row |= {"model": it["model"], "reference": it["reference"], "base_batch": it["base"]}
-        row |= {"candidate_batch": it["candidate"], "verdict_due": it["verdict"], "is_due": due}
-        rows.append(row | _figures(got))
+    for replay in found:
+        it, got = replay.stated, replay.got
+        counts = {name: replay.counts(name) for name in (it.model, it.reference)}
+        plain = "<br>".join(html("{}: {} → {}", name, *of) for name, of in counts.items())
+        rows.append(
+            {"replay": it.id, "replay_title": it.title, "truth": it.truth, "model": it.model}
+            | {"reference": it.reference, "base_batch": it.base, "candidate_batch": it.candidate}
+            | {"verdict_due": it.verdict, "is_due": replay.due}
+            | {"target_refused": " → ".join(counts[it.model])}
+            | {"reference_refused": " → ".join(counts[it.reference])}
+            | _figures(got)
+        )
         mark = '<span class="drift-yes">as due</span>'
-        if not due:
+        if not replay.due:
             mark = '<b class="drift-no">not the one that was due</b>'
         moved = points_text(got.reference_delta, signed=True)
+        figures = (_moved(got), moved, points_text(got.floor), got.reason or "none")
         shown.append(
             {
-                "Replay": html("({id}) {title}", **it),
-                "Truth": html(TRUTH, **it),
-                "Verdict": html(
-                    "due: {}<br>got: {}<br>{}", it["verdict"], got.verdict, Markup(mark)
-                ),
-                "Figures": html(
-                    FIGURES, _moved(got), moved, points_text(got.floor), got.reason or "none"
-                ),
+                "Replay": html("({}) {}", it.id, it.title),
+                "Truth": html(TRUTH, **it.model_dump()),
+                "Refused, plainly counted": Markup(plain),
+                "Verdict": html("due: {}<br>got: {}<br>{}", it.verdict, got.verdict, Markup(mark)),
+                "Figures": html(FIGURES, *figures),
             }
         )
-    missed = [it["id"] for it, got in found if not got.verdict.startswith(it["verdict"])]
+    missed = [replay.stated.id for replay in found if not replay.due]
     said = f"{len(found) - len(missed)} of {len(found)} replays got the verdict that was due."
     if missed:
         said += f" Not so {', '.join(missed)}: there the guard does not do what was stated, or what"

@@ -73,7 +73,8 @@ def climb(project: Path) -> None:
     with Loopback(lab.script) as server:
         models = ("reference", "heated", "operator")
         weights = f'weights_sha256 = "{"5" * 64}"'
-        write_panel(project, server.base_url, models=models, each=weights)
+        head = "laboratory = true"
+        write_panel(project, server.base_url, models=models, head=head, each=weights)
         panel = project / "config" / "panels" / "test.toml"
         key = 'key = "reference"'
         panel.write_text(panel.read_text().replace(key, f'{key}\nrole = "reference"'))
