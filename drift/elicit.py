@@ -7,6 +7,7 @@ that asks a run. It is stored as it is asked, and resumed by the same command af
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -54,6 +55,9 @@ from drift.records.run import run_id
 from drift.records.sealing import OpenRun
 from drift.records.store import append_rows
 from drift.refresh import MISSING_SHARE, Outcome, Record
+
+#: What a batch may be named, so that it can be told from an id and stands on one line.
+NAME = "[a-z][a-z0-9._-]{0,63}"
 
 
 class Elicitor(Strict):
@@ -114,6 +118,7 @@ def elicit(
     models: Sequence[str] = (),
     purpose: Literal["batch", "calibration"] = "batch",
     servers: Mapping[str, ServerSpec] | None = None,
+    seal_open: bool = False,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda text: None,
     environ: Mapping[str, str] = os.environ,
@@ -121,28 +126,45 @@ def elicit(
     """Make one batch: ask every ladder of the corpus, seal the answers, judge every turn.
 
     The panel's reference is asked in every batch, with `models` or the whole panel. `servers`
-    start a model's own server otherwise than the panel says, as a laboratory does.
+    start a model's own server otherwise than the panel says, as a laboratory does. An open
+    batch is resumed by what began it; with `seal_open` another is sealed with its gaps.
 
     Raises
     ------
     ConfigurationError
         The panel has no reference or is a phantom's, the corpus or the elicitor is wrong, a
-        name is used twice, or the configuration is not the registered one. Nothing is asked.
+        name is used twice, another batch is open, or the configuration is not the registered
+        one. Nothing is asked or sealed.
+    PausedError
+        In the outcome: an elicitor that is a model cannot be asked; the batch stays open.
     """
     outcome = Outcome(notes=record.notes)
     if record.truth:
         raise ConfigurationError("a phantom's truth knows no ladders", got=record.panel.name)
-    registration = record.registered(say)
-    _finish(record)
+    if name and not re.fullmatch(NAME, name):
+        raise ConfigurationError(
+            "not a name of a batch", got=ascii(name)[:80], expected=f"such as base-1: {NAME}"
+        )
     ladders_file = record.root / "config" / "ladders.json"
     ladders = load_ladders(ladders_file)
     chosen = [_asked(model, elicitor, servers or {}) for model in _chosen(record.panel, models)]
     speaker = _speaker(elicitor, record.root)
+    registration = record.registered(say)
+    if finished := _finish(record, name):
+        outcome.run, outcome.scope, outcome.sealed = finished, "ladders", True
+        return outcome
+    outcome.notes += [
+        f"{model.key}: a reference whose weights_sha256 is unknown: no comparison can rest on it"
+        for model in chosen
+        if model.role == "reference" and not model.weights_sha256
+    ]
     wanted = _header(record, registration.hash, ladders, elicitor, speaker, chosen, name, purpose)
     write_atomically(corpus_copy(record.store, wanted["corpus"]), ladders_file.read_bytes())
     spoken = [speaker.spec] if speaker else []
     ready = record.reachable([*chosen, *spoken], environ)
-    current = _resumed(record, wanted, say) or _begun(record, wanted)
+    if isinstance(unable := ready.get("elicitor"), DriftError):
+        raise unable
+    current = _resumed(record, wanted, say, seal_open=seal_open) or _begun(record, wanted)
     outcome.run, outcome.scope = current.run, "ladders"
     asker = _Asker(record, current, ladders, speaker, ready, progress, environ)
     paused = False
@@ -150,9 +172,8 @@ def elicit(
         if model.key in current.stopped:
             continue
         try:
-            for part in (model, *spoken):
-                if isinstance(found := ready[part.key], DriftError):
-                    raise found
+            if isinstance(unable := ready[model.key], DriftError):
+                raise unable
             _afford(record, current, model, speaker, ladders)
             asker.climb(model)
         except (IntegrityError, StorageError):
@@ -298,22 +319,35 @@ def _sealed(record: Record) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]
     return sealed_batches(record.ledger.forwards())
 
 
-def _finish(record: Record) -> None:
-    """Complete what a kill left: an open file of a sealed batch, a batch without outcomes."""
-    sealed = _sealed(record)
+def _finish(record: Record, name: str) -> str | None:
+    """Complete what a kill left: an open file of a sealed batch, a batch without outcomes.
+
+    Returns the batch of this `name` if it only had to be judged. ConfigurationError if one is
+    sealed already.
+    """
+    sealed, finished = _sealed(record), None
     for path in open_batches(record.store):
         if not complete_end(path) or path.stem in {body["run"] for body, _ in sealed}:
             path.unlink()
     for body, outcomes in sealed:
+        mine = bool(name) and body["name"] == name
         if not outcomes:
             _judge(record, body)
             record.notes.append(f"judged batch {body['run']}")
+            finished = body["run"] if mine else finished
+        elif mine:
+            raise ConfigurationError(
+                "a batch of this name is sealed already",
+                got=f"{name}, batch {body['run']}",
+                next_step="give the new batch another --name, or none",
+            )
+    return finished
 
 
 def _resumed(
-    record: Record, wanted: Mapping[str, Any], say: Callable[[str], None]
+    record: Record, wanted: Mapping[str, Any], say: Callable[[str], None], *, seal_open: bool
 ) -> OpenRun | None:
-    """Return the open batch if it is the one that is wanted; seal another with its gaps."""
+    """Return the open batch if it is the one that is wanted; seal another only if told to."""
     for path in open_batches(record.store):
         current = OpenRun.read(path)
         header = {key: current.header.get(key) for key in wanted}
@@ -322,24 +356,29 @@ def _resumed(
             if not current.heard:
                 current.ask_again(record.clock())
             return current
-        if current.heard:
+        if not current.heard:
+            path.unlink()
+            say(f"batch {current.run} was begun otherwise, and nobody answered: dropped")
+        elif seal_open:
+            for model in current.header["models"]:
+                current.stop(model, "sealed with its gaps")
             _seal(record, current, {})
             say(f"batch {current.run} was begun otherwise: sealed with its gaps")
         else:
-            path.unlink()
-            say(f"batch {current.run} was begun otherwise, and nobody answered: dropped")
+            differs = [key for key in wanted if current.header.get(key) != wanted[key]]
+            named = f" of the name {current.header['name']}" if current.header["name"] else ""
+            raise ConfigurationError(
+                "another batch is open, which was begun otherwise",
+                where=str(path),
+                got=f"batch {current.run}{named}; it differs in {', '.join(differs)}",
+                next_step="resume it by the command that began it, or add --seal-open to seal "
+                "it with its gaps",
+            )
     return None
 
 
 def _begun(record: Record, wanted: Mapping[str, Any]) -> OpenRun:
     sealed, now = _sealed(record), record.clock()
-    names = {body["name"]: body["run"] for body, _ in sealed if body["name"]}
-    if wanted["name"] in names:
-        raise ConfigurationError(
-            "a batch of this name is sealed already",
-            got=f"{wanted['name']}, batch {names[wanted['name']]}",
-            next_step="give the new batch another --name, or none",
-        )
     run = f"{run_id(now)}-{wanted['corpus']['name']}"
     if sealed and run <= sealed[-1][0]["run"]:
         raise ConfigurationError(
@@ -433,7 +472,9 @@ class _Asker:
     def _put(self, model: ModelSpec, asks: Sequence[Ask], *, of: str) -> None:
         weights = self.ready[of]
         assert not isinstance(weights, DriftError)
-        if asks:
+        if not asks:
+            return
+        try:
             ask(
                 self.current,
                 model,
@@ -445,3 +486,15 @@ class _Asker:
                 progress=self.progress,
                 environ=self.environ,
             )
+        except (PausedError, IntegrityError, StorageError):
+            raise
+        except DriftError as error:
+            if of != "elicitor":
+                raise
+            # Without one who asks, every target would be missing.
+            raise PausedError(
+                f"the elicitor cannot be asked, and the batch stays open: {error.what}",
+                where=error.where,
+                got=error.got,
+                next_step="mend the cause and run the same command: it goes on with this batch",
+            ) from None

@@ -276,11 +276,18 @@ def test_a_batch_that_is_begun_otherwise_is_sealed_with_its_gaps(
         assert not batch(project, clock, name="first").sealed
         broke[0] = False
         clock.advance(minutes=1)
-        outcome = batch(project, clock, "asked", name="second")
+        (path,) = open_batches(Store(project / "data" / "test"))
+        stored = path.read_bytes()
+        with pytest.raises(ConfigurationError, match="another batch is open") as refused:
+            batch(project, clock, "asked", name="second")
+        assert "differs in name, elicitor" in str(refused.value) and path.read_bytes() == stored
+        assert verified(project) == []
+        outcome = batch(project, clock, "asked", name="second", seal_open=True)
     first, second = sealed_batches(Ledger(project / "data" / "test").forwards())
     assert (first[0]["name"], second[0]["name"]) == ("first", "second")
     assert outcome.sealed and outcome.run == second[0]["run"]
     assert sum(first[0]["models"]["subject"]["counts"].values()) < 96
+    assert first[0]["models"]["subject"]["stopped"] == "sealed with its gaps"
     assert verified(project) == []
 
 
@@ -369,13 +376,36 @@ def test_a_panel_without_a_reference_is_refused_before_anything_is_asked(
         assert not server.counts
 
 
-def test_a_name_is_used_once(project: Path, clock: Ticking) -> None:
+def test_a_name_is_used_once_and_stands_on_one_line(project: Path, clock: Ticking) -> None:
     with Loopback(plain) as server:
         panel(project, server.base_url)
         batch(project, clock, name="base")
         clock.advance(minutes=1)
         with pytest.raises(ConfigurationError, match="of this name"):
             batch(project, clock, name="base")
+        for name in ("../x", "a:b", "a\nb", " ", "\u202ex", "x" * 65, "20260301T000500Z"):
+            with pytest.raises(ConfigurationError, match="not a name"):
+                batch(project, clock, name=name)
+
+
+def test_an_elicitor_that_is_gone_leaves_the_batch_open(project: Path, clock: Ticking) -> None:
+    gone = [True]
+
+    def script(request: Request) -> Reply:
+        speaks = request.document["messages"][0]["role"] == "system"
+        return failing(404, "model_not_found") if gone[0] and speaks else plain(request)
+
+    with Loopback(script) as server:
+        panel(project, server.base_url)
+        outcome = batch(project, clock, "asked")
+        assert (outcome.sealed, outcome.exit_code) == (False, 3)
+        assert "the elicitor cannot be asked" in "".join(outcome.notes)
+        gone[0] = False
+        clock.advance(minutes=1)
+        assert batch(project, clock, "asked").sealed
+    # The request that met the wall is stored as failed, and ends its ladder at turn 2.
+    assert last(project).body["models"]["subject"]["counts"] == {"ok": 93}
+    assert verified(project) == []
 
 
 def test_a_phantom_knows_no_ladders(project: Path) -> None:
@@ -467,7 +497,13 @@ def another_arm(rows: list[dict[str, Any]]) -> None:
     rows[-1]["key"] = "science/unknown#en"
 
 
-@pytest.mark.parametrize("change", [other_answer, other_person, no_answer, another_arm])
+def no_last_turn(rows: list[dict[str, Any]]) -> None:
+    rows[:] = [it for it in rows if (it["model"], it["key"]) != ("subject", "science/seasons#en@4")]
+
+
+@pytest.mark.parametrize(
+    "change", [other_answer, other_person, no_answer, no_last_turn, another_arm]
+)
 def test_a_conversation_that_was_forged_is_found_though_every_hash_fits(
     project: Path, clock: Ticking, change: Callable[[list[dict[str, Any]]], None]
 ) -> None:
@@ -502,6 +538,7 @@ def test_changed_bytes_of_a_batch_are_found(project: Path, clock: Ticking) -> No
         ("run", "20260301T000500Z-other"),
         ("finished_at", "2020-01-01T00:00:00.000Z"),
         ("turns", 3),
+        ("finished_at", "2026-03-01T00:05:00.001Z"),
     ],
 )
 def test_a_batch_line_that_contradicts_its_place_is_found(
@@ -534,3 +571,44 @@ def test_outcomes_that_the_judge_does_not_give_are_found(project: Path, clock: T
     body = {k: v for k, v in line.items() if k not in ("seq", "prev", "kind", "at")}
     reseal(folder, line["seq"], body | {"outcomes": sha256_hex(data)})
     assert any("judge moved" in it for it in verified(project))
+
+
+def test_a_target_that_is_not_the_registered_one_is_found(project: Path, clock: Ticking) -> None:
+    found = make(project, clock, elicitor="asked")
+    folder = project / "data" / "test"
+    kept = canonical_json({k: v for k, v in found.body.items() if k not in CHAINED})
+    other = json.loads(kept)
+    other["models"]["subject"]["document"]["weights_sha256"] = "5" * 64
+    digest = sha256_hex(canonical_json(other["models"]["subject"]["document"]))
+    other["models"]["subject"]["instrument"] = digest
+    moved = json.loads(kept)
+    moved["models"]["subject"]["role"] = "reference"
+    reseeded = json.loads(kept)
+    reseeded["elicitor"]["seed"] = 8
+    for body, what in ((other, "document"), (moved, "role"), (reseeded, "elicitor.seed")):
+        reseal(folder, found.body["seq"], body)
+        details = [it.detail for it in verify_record(folder, root=project).problems]
+        assert any(what in it for it in details), details
+    reseal(folder, found.body["seq"], json.loads(kept))
+    assert verified(project) == []
+
+
+def test_a_name_or_a_reading_that_stands_twice_is_found(project: Path, clock: Ticking) -> None:
+    with Loopback(plain) as server:
+        panel(project, server.base_url)
+        for name in ("one", "two"):
+            batch(project, clock, name=name)
+            clock.advance(minutes=1)
+    folder = project / "data" / "test"
+    lines = [json.loads(raw) for raw in (folder / "chain.jsonl").read_bytes().splitlines()]
+    bodies = [{k: v for k, v in line.items() if k not in CHAINED} for line in lines]
+    reseal(folder, 3, bodies[3] | {"name": "one"})
+    assert any("name" in it.detail for it in verify_record(folder, root=project).problems)
+    reseal(folder, 3, bodies[3])
+    reseal(folder, 4, bodies[2])
+    assert any(
+        "read it already" in it.detail for it in verify_record(folder, root=project).problems
+    )
+
+
+CHAINED = ("seq", "prev", "kind", "at")

@@ -118,6 +118,9 @@ def elicit(
         str, typer.Option(help="Only these models, by key, with commas; the reference comes along.")
     ] = "",
     name: Annotated[str, typer.Option(help="A name for the batch, used once in a record.")] = "",
+    seal_open: Annotated[
+        bool, typer.Option("--seal-open", help="Seal another open batch with its gaps first.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make one batch of ladders: each question over several turns, sealed and judged by turn.
@@ -132,6 +135,7 @@ def elicit(
             load_elicitor(elicitor, root=record.root),
             name=name,
             models=keys,
+            seal_open=seal_open,
             progress=progress,
             say=warn,
         )

@@ -154,7 +154,9 @@ def compare(
     if as_json:
         print(json.dumps(found))
         raise typer.Exit(found["exit_code"])
-    if found["noise"]:
+    if floor is not None:
+        say(f"floor: {points(floor)}, given by --floor and not measured here")
+    elif found["noise"]:
         say(noise_text(found["noise"]))
     for name, entry in found["models"].items():
         say(f"{name}: {comparison_text(entry)}")

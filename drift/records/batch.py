@@ -9,11 +9,14 @@ name of :func:`elicitor_of`, with the key of the turn that it opens.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from drift.config import Clock, ModelSpec, sha256_hex
 from drift.errors import IntegrityError
@@ -317,3 +320,10 @@ def messages_due(
 def open_batches(store: Store) -> list[Path]:
     """Return the batches still being asked, oldest first; at most one in a sound record."""
     return sorted((store.folder / "open" / "batches").glob("*.jsonl"))
+
+
+def open_headers(store: Store) -> Iterator[dict[str, Any]]:
+    """Yield what the open batches begin with, where a kill left that much."""
+    for path in open_batches(store):
+        with path.open("rb") as stream, suppress(orjson.JSONDecodeError):
+            yield orjson.loads(stream.readline())

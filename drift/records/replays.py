@@ -30,6 +30,7 @@ class Replay(Strict):
     """
 
     id: str
+    stated: str
     title: str
     truth: str
     model: str

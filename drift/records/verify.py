@@ -20,7 +20,7 @@ import orjson
 from drift.config import sha256_hex
 from drift.errors import IntegrityError
 from drift.judging import Judge, load_judge
-from drift.records.batch import open_batches
+from drift.records.batch import open_batches, open_headers
 from drift.records.derive import Fold, baseline_of, derived_files
 from drift.records.ledger import Ledger, Line
 from drift.records.parallel import spread
@@ -241,6 +241,7 @@ def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
             known.add(store.labels(judge_folder(line.body["judge"]), line.body["run"]))
     sealed = {path.stem for path in known}
     unsealed = {path.stem for path in (*store.open_runs(), *open_batches(store))}
+    known |= {corpus_copy(store, header["corpus"]) for header in open_headers(store)}
     for path in sorted(store.folder.rglob("*")):
         name = path.relative_to(store.folder).as_posix()
         plain = path.with_name(path.name.removesuffix(".gz"))

@@ -16,13 +16,15 @@ from drift.config import sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.judging import Judge
 from drift.judging.ladder import Rubric, ladder_judge, load_rubric
-from drift.ladders import Ladders
+from drift.ladders import Ladders, turn_key
 from drift.records.batch import (
+    Rows,
     by_place,
     messages_due,
     outcome_rows,
     registered_ladders,
     sealed_batches,
+    targets,
 )
 from drift.records.ledger import Line
 from drift.records.run import responses_hash, row_holds
@@ -78,6 +80,12 @@ def _rows(
         if due != row.get("messages_sha256"):
             found.add("batches", name, "reworded prompt", "another question was asked")
             return None
+    if problem := _gap(body, places, ladders):
+        found.add("batches", f"{where}, {problem}", "deleted", "the turn was to be asked")
+        return None
+    if body["finished_at"] != max([body["started_at"], *(row["asked_at"] for row in rows)]):
+        found.add("batches", where, "edited", "finished_at is not that of its last answer")
+        return None
     for model, sealed in body["models"].items():
         mine = [row for row in rows if row["model"] == model]
         counts = Counter(row["status"] for row in mine)
@@ -90,6 +98,20 @@ def _rows(
         found.add("batches", where, "edited", "not the sealed bytes")
         return None
     return rows
+
+
+def _gap(body: dict[str, Any], places: Rows, ladders: Ladders) -> str | None:
+    """Name the first turn that a model which did not stop was not asked, though it could be."""
+    for model in targets(body):
+        if "stopped" in body["models"][model]:
+            continue
+        for ladder in ladders.ladders:
+            for turn in range(1, body["turns"] + 1):
+                key = turn_key(ladder.id, turn)
+                due = messages_due(places, body, ladders, model, key)
+                if due is not None and (model, key) not in places:
+                    return f"{model}, {key}"
+    return None
 
 
 def _check_outcomes(

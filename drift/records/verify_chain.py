@@ -172,6 +172,7 @@ def check_facts(lines: list[Line], found: Verification) -> None:
     registrations: list[Registration] = []
     labelled: dict[str, bool] = {}
     batches: dict[str, bool] = {}
+    names, heard = set[str](), set[tuple[str, str]]()
     judges: dict[str, dict[str, Any]] = {}
     at = ""
     for line in lines:
@@ -190,6 +191,8 @@ def check_facts(lines: list[Line], found: Verification) -> None:
                 judges[body["run"]] = registrations[-1].body["judge"]
             elif line.kind == "batch":
                 wrong += _wrong_in_batch(body, registrations[-1], len(batches) + 1)
+                wrong += ["name"] if body["name"] in names - {""} else []
+                names.add(body["name"])
                 if body["run"] in batches:
                     found.add(
                         "chain", where, "inserted", f"batch {body['run']} stands there already"
@@ -197,8 +200,11 @@ def check_facts(lines: list[Line], found: Verification) -> None:
                 batches.setdefault(body["run"], False)
             elif line.kind == "outcomes":
                 plain_name(judge_folder(body["judge"]))
+                read = (body["run"], judge_folder(body["judge"]))
                 wrong += [] if body["run"] in batches else ["run"]
+                wrong += ["judge, who has read it already"] if read in heard else []
                 batches[body["run"]] = True
+                heard.add(read)
             elif line.kind == "labels":
                 run, judge = body["run"], body["judge"]
                 plain_name(judge_folder(judge))
@@ -286,7 +292,17 @@ def _wrong_in_batch(body: dict[str, Any], registration: Registration, number: in
     if parse_timestamp(body["finished_at"]) < started:
         yield "finished_at"
     spoken = body["elicitor"].get("instrument")
+    if spoken and body["elicitor"]["seed"] != spoken["seed"]:
+        yield "elicitor.seed"
+    registered = registration.body["instruments"]
     for model, sealed in body["models"].items():
+        if sealed["role"] != "elicitor":
+            # Of what was registered a batch may change the longest answer alone.
+            length = {"max_tokens": sealed["document"]["max_tokens"]}
+            if sealed["document"] != registered[model]["document"] | length:
+                yield f"models.{model}.document"
+            if sealed["role"] != registered[model]["role"]:
+                yield f"models.{model}.role"
         document = spoken if sealed["role"] == "elicitor" else sealed["document"]
         if sha256_hex(canonical_json(document)) != sealed["instrument"]:
             yield f"models.{model}.instrument"

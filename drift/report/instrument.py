@@ -188,8 +188,8 @@ def reference_moves(pins: Pins) -> pd.DataFrame:
     """Return the reference's refusal rate in each pass, and how far it moved since the last.
 
     Columns: elicitor, reference, run, place (from 1, in its elicitor), started_at, refused, n,
-    estimate, low, high; reference_delta, floor, floor_low, floor_high (all shares of 1), missing
-    where the pass before has another instrument; moved_beyond, whether it voids.
+    estimate, low, high, reason; reference_delta, floor, floor_low, floor_high (all shares of 1),
+    missing where the pass before has another instrument; moved_beyond, whether it voids.
     """
     rows = []
     for name, passes in pins.groups.items():
@@ -210,6 +210,7 @@ def reference_moves(pins: Pins) -> pd.DataFrame:
                 "estimate": refused / n if n else None,
                 "low": interval.low,
                 "high": interval.high,
+                "reason": interval.reason,
             }
             rows.append(row | _move(pins, before, one))
     frame = pd.DataFrame(rows)

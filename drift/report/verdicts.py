@@ -34,7 +34,7 @@ NO_REPLAYS = Markup(
 )
 TRUTH = (
     '{truth}<br><span class="drift-small">{base} → {candidate}; {model} read against '
-    "{reference}</span>"
+    "{reference}; stated {stated}</span>"
 )
 FIGURES = "target: {}<br>reference: {}<br>floor: {}<br>reason: {}"
 #: What became of a pair: a sign, and words. The first whose beginning a verdict has.
@@ -203,6 +203,7 @@ def replays(pins: Pins) -> Markup:
         plain = "<br>".join(html("{}: {} → {}", name, *of) for name, of in counts.items())
         rows.append(
             {"replay": it.id, "replay_title": it.title, "truth": it.truth, "model": it.model}
+            | {"stated_when": it.stated}
             | {"reference": it.reference, "base_batch": it.base, "candidate_batch": it.candidate}
             | {"verdict_due": it.verdict, "is_due": replay.due}
             | {"target_refused": " → ".join(counts[it.model])}

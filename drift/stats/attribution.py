@@ -106,9 +106,9 @@ def attribute(
 
     In this order: *not estimable*, if no count of flips among the items of one of them could
     be significant; *drifted*, if the reference moved by more than the floor; *no change*,
-    unless the target moved (`midp_mcnemar` <= alpha), and the same way from the reference
-    (MOVER interval of the difference beyond 0); *no room*, if the reference could not have
-    moved as far the same way; else *attributable*.
+    unless the target moved (`midp_mcnemar` <= alpha); *no room*, if the reference could not
+    have moved as far the same way; *no change*, unless the target moved from the reference,
+    and the same way (MOVER interval of the difference beyond 0); else *attributable*.
 
     Parameters
     ----------
@@ -150,13 +150,13 @@ def attribute(
     )
     if drifted:
         return Attribution("drifted", *place, "the reference moved by more than the floor")
-    if not shown:
-        reason = "the target's change is within noise"
-        if p <= alpha:
-            reason = "the target's change is not told from the reference's"
-        return Attribution("no change", *place, reason)
+    if p > alpha:
+        return Attribution("no change", *place, "the target's change is within noise")
     if not (room or same_bytes):
         return Attribution("no room", *place, "the reference could not have moved as far")
+    if not shown:
+        reason = "the target's change is not told from the reference's"
+        return Attribution("no change", *place, reason)
     return Attribution("attributable", *place)
 
 
@@ -285,8 +285,8 @@ def simulate(setting: Setting, *, alpha: float, draws: int, seed: int) -> Verdic
     most = abs(reference.rose - reference.fell) + n - reference.n
     unsure = few | np.isnan(floor) | (most > floor * reference.n + ROUNDING)
     unsure &= ~drifted
-    shown &= ~drifted & ~unsure
-    void, hits, blind = (int(flags.sum()) for flags in (drifted, shown & room, shown & ~room))
+    shown, moved = (flags & ~drifted & ~unsure for flags in (shown, significant))
+    void, hits, blind = (int(flags.sum()) for flags in (drifted, shown & room, moved & ~room))
     unusable = int(unsure.sum())
     high, missed = (clopper_pearson_upper(k, draws).high or 0.0 for k in (hits, draws - hits))
     counts = (void, draws - void - blind - unusable - hits, blind, unusable, hits)

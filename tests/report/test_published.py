@@ -27,7 +27,7 @@ from drift.records.coding import read_coding, seal_coding
 from drift.records.ledger import Ledger
 from drift.records.store import Store, read_rows
 from drift.records.verify import verify_record
-from drift.report import figures, lab, truth
+from drift.report import figures, instrument, lab, ladders, truth, verdicts
 from drift.report.archive import publish_record
 from drift.report.display import DATA
 from drift.report.published import load_codebook, publish_files, standing_alone, to_csv
@@ -424,7 +424,7 @@ FITS: dict[str, Any] = {
 def columns(built: Path) -> dict[str, list[Any]]:
     """The known values of every column of every download of a built site.
 
-    No record of the built site has a truth or a plan: their tables are those of shipped records.
+    No record of the built site has a truth, a plan or a batch: those tables are of shipped ones.
     """
     found: dict[str, list[Any]] = {}
     tables = [
@@ -439,7 +439,12 @@ def columns(built: Path) -> dict[str, list[Any]]:
             for name, value in row.items():
                 found.setdefault(name, []).extend([] if value is None else [value])
     phantom, laboratory = (load_record(name, root=ROOT) for name in ("phantom", "lab"))
-    for shown in (truth.facts(phantom), truth.labels(phantom), lab.processes(laboratory)):
+    climbed = ladders.Batches(laboratory)
+    tallies = [piece(climbed) for piece in (ladders.made, ladders.came_to, ladders.transitions)]
+    drawn = [piece(climbed, "") for piece in (ladders.refusals, ladders.outcomes)]
+    replayed = verdicts.replays(instrument.Pins(laboratory))
+    known = (truth.facts(phantom), truth.labels(phantom), lab.processes(laboratory), replayed)
+    for shown in (*known, *tallies, *drawn):
         for frame in shown.text.data.values():
             for name in frame:
                 found.setdefault(str(name), []).extend(frame[name].dropna().tolist())
