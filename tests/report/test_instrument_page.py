@@ -152,7 +152,13 @@ def test_each_replay_of_known_truth_gets_the_verdict_that_is_due(replayed: Pins)
     assert frame.reference_delta["d"] == -refused / len(ENGLISH)
     assert frame.reference_delta[["c", "e", "f"]].eq(0).all()
     assert frame.target_delta[["a", "d"]].isna().all() and frame.target_delta["e"] == 0
-    assert frame.reference.tolist() == ["reference", *["heated"] * 4, "reference"]
+    assert frame.reference.tolist() == [
+        "reference",
+        *["heated"] * 4,
+        "reference",
+        *["heated"] * 2,
+        "reference",
+    ]
     assert RELEASED
 
 
