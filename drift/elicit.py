@@ -38,7 +38,7 @@ from drift.judging.ladder import load_rubric
 from drift.ladders import Ladder, Ladders, load_ladders, turn_key
 from drift.probing.cost import BYTES_PER_TOKEN
 from drift.probing.response import Ask
-from drift.records.asking import DAILY_BUDGET, Progress, afford, ask, cost_usd
+from drift.records.asking import Progress, afford, ask, cost_usd
 from drift.records.batch import (
     brief,
     by_place,
@@ -167,29 +167,15 @@ def elicit(
     current = _resumed(record, wanted, say, seal_open=seal_open) or _begun(record, wanted)
     outcome.run, outcome.scope = current.run, "ladders"
     asker = _Asker(record, current, ladders, speaker, ready, progress, environ)
-    paused = False
     for model in chosen:
         if model.key in current.stopped:
             continue
-        try:
+        with outcome.answering_for(model.key, current):
             if isinstance(unable := ready[model.key], DriftError):
                 raise unable
             _afford(record, current, model, speaker, ladders)
             asker.climb(model)
-        except (IntegrityError, StorageError):
-            raise
-        except PausedError as error:
-            outcome.problem(error)
-            if error.where == DAILY_BUDGET:
-                current.stop(model.key, DAILY_BUDGET)
-            else:
-                paused = True
-        except DriftError as error:
-            outcome.problem(error)
-            current.stop(model.key, error.what)
-    stored = current.responses()
-    outcome.asked = len(stored)
-    outcome.failed = sum(row["status"] == "failed" for row in stored)
+    outcome.count(current)
     if not current.heard:
         outcome.problem(
             PausedError(
@@ -198,7 +184,7 @@ def elicit(
                 next_step="mend the cause and run the same command: it asks this batch again",
             )
         )
-    elif not paused:
+    elif not outcome.paused:
         specs = {model.key: model for model in chosen}
         specs |= {elicitor_of(model.key): spec for model in chosen for spec in spoken}
         _report_missing(current, outcome)

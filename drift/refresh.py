@@ -71,6 +71,7 @@ class Outcome:
     """What a refresh did; ``codes`` hold the exit codes of what went wrong.
 
     ``asked`` counts the responses stored, those that failed included; ``failed`` counts these.
+    ``paused`` says that a model is to be asked further by the next command.
     """
 
     run: str | None = None
@@ -78,6 +79,7 @@ class Outcome:
     sealed: bool = False
     asked: int = 0
     failed: int = 0
+    paused: bool = False
     notes: list[str] = field(default_factory=list)
     codes: list[int] = field(default_factory=list)
 
@@ -88,6 +90,30 @@ class Outcome:
     def problem(self, error: DriftError) -> None:
         self.notes.append(str(error))
         self.codes.append(error.exit_code)
+
+    @contextmanager
+    def answering_for(self, model: str, current: OpenRun) -> Iterator[None]:
+        """Keep what goes wrong with one model to it; what touches the record goes further."""
+        try:
+            yield
+        except (IntegrityError, StorageError):
+            raise
+        except PausedError as error:
+            # The budget is a rule of ours: the others go on without the model.
+            self.problem(error)
+            if error.where == DAILY_BUDGET:
+                current.stop(model, DAILY_BUDGET)
+            else:
+                self.paused = True
+        except DriftError as error:
+            self.problem(error)
+            current.stop(model, error.what)
+
+    def count(self, current: OpenRun) -> None:
+        """Count the responses that an open run or batch stores."""
+        stored = current.responses()
+        self.asked = len(stored)
+        self.failed = sum(row["status"] == "failed" for row in stored)
 
 
 class Record:
@@ -293,12 +319,11 @@ class Record:
             current = self._begin(chosen, bank, registration)
         outcome.run, outcome.scope = current.run, current.header["scope"]
         say(announcement(current, chosen, prompts))
-        paused = False
         for step, model in enumerate(chosen):
             self._tick(current.header["number"], step)
             if model.key in current.stopped:
                 continue
-            try:
+            with outcome.answering_for(model.key, current):
                 weights = ready[model.key]
                 if isinstance(weights, DriftError):
                     raise weights
@@ -319,25 +344,11 @@ class Record:
                     progress=progress,
                     environ=environ,
                 )
-            except (IntegrityError, StorageError):
-                raise
-            except PausedError as error:
-                # The budget is a rule of ours: the run goes on without the model.
-                outcome.problem(error)
-                if error.where == DAILY_BUDGET:
-                    current.stop(model.key, DAILY_BUDGET)
-                else:
-                    paused = True
-            except DriftError as error:
-                outcome.problem(error)
-                current.stop(model.key, error.what)
-        stored = current.responses()
-        outcome.asked = len(stored)
-        outcome.failed = sum(row["status"] == "failed" for row in stored)
+        outcome.count(current)
         # What a phantom keeps silent about is in its truth.
         if not current.heard and not self.truth:
             outcome.problem(self._unheard(current))
-        elif not paused:
+        elif not outcome.paused:
             self._seal(current, registration)
             outcome.sealed = True
             self._report_missing(current, outcome)

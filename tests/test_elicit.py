@@ -21,8 +21,8 @@ from drift.ladders import load_ladders, turn_key
 from drift.records.batch import (
     BatchRun,
     elicitor_of,
-    load_batch,
     open_batches,
+    read_batch,
     rescore_batches,
     sealed_batches,
 )
@@ -99,7 +99,9 @@ def make(
 def last(project: Path) -> BatchRun:
     folder = project / "data" / "test"
     body, judged = sealed_batches(Ledger(folder).forwards())[-1]
-    return load_batch(Store(folder), body, judged[-1])
+    store, judge = Store(folder), judged[-1]["judge"]
+    outcomes = read_rows(store.labels(judge_folder(judge), body["run"]))
+    return read_batch(body, judge, outcomes, read_rows(store.transcript(body["run"])))
 
 
 def verified(project: Path) -> list[str]:

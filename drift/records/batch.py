@@ -237,12 +237,6 @@ class BatchRun:
     texts: dict[str, dict[str, str]]
 
 
-def load_batch(store: Store, body: Mapping[str, Any], judged: Mapping[str, Any]) -> BatchRun:
-    """Return the batch sealed by the bodies of a ``batch`` and an ``outcomes`` line."""
-    rows = read_rows(store.labels(judge_folder(judged["judge"]), body["run"]))
-    return read_batch(body, judged["judge"], rows, read_rows(store.transcript(body["run"])))
-
-
 def read_batch(
     body: Mapping[str, Any],
     judge: Mapping[str, str],
