@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,40 +22,28 @@ from drift.config import (
     Panel,
     ServerSpec,
     Strict,
-    canonical_json,
     load_panel,
     load_toml,
-    timestamp,
 )
 from drift.errors import (
     ConfigurationError,
     DriftError,
     IntegrityError,
-    PartialError,
     PausedError,
     StorageError,
 )
 from drift.judging.ladder import load_rubric
 from drift.ladders import Ladder, Ladders, load_ladders, turn_key
+from drift.passes import Passes
 from drift.probing.cost import BYTES_PER_TOKEN
 from drift.probing.response import Ask
 from drift.records.asking import Progress, afford, ask, cost_usd
-from drift.records.batch import (
-    brief,
-    by_place,
-    conversation,
-    elicitor_of,
-    judge_batch,
-    open_batches,
-    seal_batch,
-    sealed_batches,
-)
-from drift.records.ledger import complete_end, write_atomically
+from drift.records.batch import brief, conversation, elicitor_of, judge_batch
+from drift.records.ledger import write_atomically
+from drift.records.passes import by_place
 from drift.records.registration import corpus_copy
-from drift.records.run import run_id
 from drift.records.sealing import OpenRun
-from drift.records.store import append_rows
-from drift.refresh import MISSING_SHARE, Outcome, Record
+from drift.refresh import Outcome, Record
 
 #: What a batch may be named, so that it can be told from an id and stands on one line.
 NAME = "[a-z][a-z0-9._-]{0,63}"
@@ -150,7 +139,8 @@ def elicit(
     chosen = [_asked(model, elicitor, servers or {}) for model in _chosen(record.panel, models)]
     speaker = _speaker(elicitor, record.root)
     registration = record.registered(say)
-    if finished := _finish(record, name):
+    passes = Passes(record, "batch", partial(_judge, record))
+    if finished := passes.finish(name):
         outcome.run, outcome.scope, outcome.sealed = finished, "ladders", True
         return outcome
     outcome.notes += [
@@ -164,7 +154,7 @@ def elicit(
     ready = record.reachable([*chosen, *spoken], environ)
     if isinstance(unable := ready.get("elicitor"), DriftError):
         raise unable
-    current = _resumed(record, wanted, say, seal_open=seal_open) or _begun(record, wanted)
+    current = passes.resume(wanted, say, seal_open=seal_open) or passes.begin(wanted)
     outcome.run, outcome.scope = current.run, "ladders"
     asker = _Asker(record, current, ladders, speaker, ready, progress, environ)
     for model in chosen:
@@ -175,35 +165,11 @@ def elicit(
                 raise unable
             _afford(record, current, model, speaker, ladders)
             asker.climb(model)
-    outcome.count(current)
-    if not current.heard:
-        outcome.problem(
-            PausedError(
-                "no model gave any answer: the batch is open, not sealed",
-                where=f"batch {current.run}",
-                next_step="mend the cause and run the same command: it asks this batch again",
-            )
-        )
-    elif not outcome.paused:
-        specs = {model.key: model for model in chosen}
-        specs |= {elicitor_of(model.key): spec for model in chosen for spec in spoken}
-        _report_missing(current, outcome)
-        _seal(record, current, specs)
-        outcome.sealed = True
+    specs = {model.key: model for model in chosen}
+    specs |= {elicitor_of(model.key): spec for model in chosen for spec in spoken}
+    total = len(wanted["keys"]) * wanted["turns"]
+    passes.close(current, specs, outcome, total=total, what="turns")
     return outcome
-
-
-def _report_missing(current: OpenRun, outcome: Outcome) -> None:
-    """Print isolated gaps; a model gone, or more than a tenth of its turns, is partial."""
-    total = len(current.header["keys"]) * current.header["turns"]
-    for name in current.header["models"]:
-        gone = total - sum(row["status"] != "failed" for row in current.rows_of(name))
-        if gone:
-            what = f"{name}: {gone} of {total} turns are missing in {current.run}"
-            if gone > MISSING_SHARE * total:
-                outcome.problem(PartialError(what))
-            else:
-                outcome.notes.append(what)
 
 
 def _chosen(panel: Panel, models: Sequence[str]) -> list[ModelSpec]:
@@ -299,89 +265,6 @@ def _header(
         "models": [model.key for model in chosen],
         "instruments": instruments,
     }
-
-
-def _sealed(record: Record) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    return sealed_batches(record.ledger.forwards())
-
-
-def _finish(record: Record, name: str) -> str | None:
-    """Complete what a kill left: an open file of a sealed batch, a batch without outcomes.
-
-    Returns the batch of this `name` if it only had to be judged. ConfigurationError if one is
-    sealed already.
-    """
-    sealed, finished = _sealed(record), None
-    for path in open_batches(record.store):
-        if not complete_end(path) or path.stem in {body["run"] for body, _ in sealed}:
-            path.unlink()
-    for body, outcomes in sealed:
-        mine = bool(name) and body["name"] == name
-        if not outcomes:
-            _judge(record, body)
-            record.notes.append(f"judged batch {body['run']}")
-            finished = body["run"] if mine else finished
-        elif mine:
-            raise ConfigurationError(
-                "a batch of this name is sealed already",
-                got=f"{name}, batch {body['run']}",
-                next_step="give the new batch another --name, or none",
-            )
-    return finished
-
-
-def _resumed(
-    record: Record, wanted: Mapping[str, Any], say: Callable[[str], None], *, seal_open: bool
-) -> OpenRun | None:
-    """Return the open batch if it is the one that is wanted; seal another only if told to."""
-    for path in open_batches(record.store):
-        current = OpenRun.read(path)
-        header = {key: current.header.get(key) for key in wanted}
-        if canonical_json(header) == canonical_json(dict(wanted)):
-            say(f"resuming batch {current.run}")
-            if not current.heard:
-                current.ask_again(record.clock())
-            return current
-        if not current.heard:
-            path.unlink()
-            say(f"batch {current.run} was begun otherwise, and nobody answered: dropped")
-        elif seal_open:
-            for model in current.header["models"]:
-                current.stop(model, "sealed with its gaps")
-            _seal(record, current, {})
-            say(f"batch {current.run} was begun otherwise: sealed with its gaps")
-        else:
-            differs = [key for key in wanted if current.header.get(key) != wanted[key]]
-            named = f" of the name {current.header['name']}" if current.header["name"] else ""
-            raise ConfigurationError(
-                "another batch is open, which was begun otherwise",
-                where=str(path),
-                got=f"batch {current.run}{named}; it differs in {', '.join(differs)}",
-                next_step="resume it by the command that began it, or add --seal-open to seal "
-                "it with its gaps",
-            )
-    return None
-
-
-def _begun(record: Record, wanted: Mapping[str, Any]) -> OpenRun:
-    sealed, now = _sealed(record), record.clock()
-    run = f"{run_id(now)}-{wanted['corpus']['name']}"
-    if sealed and run <= sealed[-1][0]["run"]:
-        raise ConfigurationError(
-            "a batch must begin after the last one",
-            got=f"the clock says {run}",
-            next_step="wait a second, or set the machine's clock",
-        )
-    begun = {"run": run, "number": len(sealed) + 1, "started_at": timestamp(now)}
-    path = record.store.folder / "open" / "batches" / f"{run}.jsonl"
-    append_rows(path, [begun | dict(wanted)])
-    return OpenRun(path, begun | dict(wanted))
-
-
-def _seal(record: Record, current: OpenRun, specs: Mapping[str, ModelSpec]) -> None:
-    body = seal_batch(record.store, record.ledger, current, specs, at=record.clock())
-    _judge(record, body)
-    current.path.unlink()
 
 
 def _judge(record: Record, body: Mapping[str, Any]) -> None:

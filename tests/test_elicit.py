@@ -21,13 +21,13 @@ from drift.ladders import load_ladders, turn_key
 from drift.records.batch import (
     BatchRun,
     elicitor_of,
-    open_batches,
     read_batch,
     rescore_batches,
     sealed_batches,
 )
 from drift.records.ledger import GENESIS, Ledger
 from drift.records.moves import REGISTERED, compare_judges
+from drift.records.passes import open_passes
 from drift.records.reproduce import reproduce_record
 from drift.records.run import responses_hash, transcript_bytes
 from drift.records.store import Store, judge_folder, read_rows
@@ -249,7 +249,7 @@ def test_a_batch_that_was_paused_is_resumed_and_nothing_is_asked_twice(
         panel(project, server.base_url)
         outcome = batch(project, clock, elicitor)
         assert (outcome.sealed, outcome.exit_code) == (False, 3)
-        (path,) = open_batches(Store(project / "data" / "test"))
+        (path,) = open_passes(Store(project / "data" / "test"), "batch")
         stored = path.read_bytes()
         # A kill in the midst of a write leaves half a line.
         path.write_bytes(stored + b'{"key": "health/')
@@ -258,7 +258,7 @@ def test_a_batch_that_was_paused_is_resumed_and_nothing_is_asked_twice(
         outcome = batch(project, clock, elicitor)
     assert outcome.sealed
     assert sum(answered.count(key) > 1 for key in set(answered)) == 0
-    assert not open_batches(Store(project / "data" / "test"))
+    assert not open_passes(Store(project / "data" / "test"), "batch")
     assert verified(project) == []
 
 
@@ -278,7 +278,7 @@ def test_a_batch_that_is_begun_otherwise_is_sealed_with_its_gaps(
         assert not batch(project, clock, name="first").sealed
         broke[0] = False
         clock.advance(minutes=1)
-        (path,) = open_batches(Store(project / "data" / "test"))
+        (path,) = open_passes(Store(project / "data" / "test"), "batch")
         stored = path.read_bytes()
         with pytest.raises(ConfigurationError, match="another batch is open") as refused:
             batch(project, clock, "asked", name="second")

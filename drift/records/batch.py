@@ -8,35 +8,22 @@ name of :func:`elicitor_of`, with the key of the turn that it opens.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-import orjson
-
-from drift.config import Clock, ModelSpec, sha256_hex
+from drift.config import Clock, sha256_hex
 from drift.errors import IntegrityError
 from drift.judging import Judge
 from drift.judging.ladder import Rubric, ladder_judge, turn_outcome
 from drift.ladders import Ladder, Ladders, load_ladders, split_key, turn_key
 from drift.probing.client import messages_sha256
-from drift.probing.cost import usage
 from drift.records.ledger import Ledger, Line, write_atomically
+from drift.records.passes import SAID, Message, Rows, Sealed, by_place, sealed_passes, targets
 from drift.records.registration import corpus_copy
-from drift.records.run import label_rows, responses_hash, transcript_bytes
-from drift.records.sealing import OpenRun
+from drift.records.run import label_rows, responses_hash
 from drift.records.store import Store, dump_line, judge_folder, read_rows
-
-#: What can be answered to, and is judged.
-SAID = ("ok", "truncated")
-
-Message = dict[str, str]
-#: Rows by (model, key).
-Rows = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 def elicitor_of(target: str) -> str:
@@ -47,11 +34,6 @@ def elicitor_of(target: str) -> str:
 def target_of(elicitor: str) -> str:
     """Return the target that an elicitor's part speaks to: :func:`elicitor_of`, undone."""
     return elicitor.removesuffix(".elicitor")
-
-
-def by_place(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """Return rows by (model, key)."""
-    return {(row["model"], row["key"]): row for row in rows}
 
 
 def person(rows: Rows, target: str, ladder: Ladder, turn: int, *, scripted: bool) -> str | None:
@@ -111,45 +93,6 @@ def registered_ladders(store: Store, body: Mapping[str, Any]) -> Ladders:
             expected=body["corpus"]["sha256"],
         )
     return load_ladders(path)
-
-
-def seal_batch(
-    store: Store,
-    ledger: Ledger,
-    current: OpenRun,
-    specs: Mapping[str, ModelSpec],
-    *,
-    at: datetime,
-) -> dict[str, Any]:
-    """Write the transcript of an open batch, then its ledger line; return the line's body."""
-    responses = current.responses()
-    data = transcript_bytes(responses)
-    write_atomically(store.transcript(current.run), data)
-    models: dict[str, dict[str, Any]] = {}
-    for name, part in current.header["instruments"].items():
-        rows = current.rows_of(name)
-        models[name] = part | {
-            "counts": dict(sorted(Counter(row["status"] for row in rows).items())),
-            "responses": responses_hash(rows),
-            "usage": usage(specs.get(name), rows),
-        }
-        if name in current.stopped:
-            models[name]["stopped"] = current.stopped[name]
-    left_out = ("instruments", "models", "scope", "slot")
-    header = {name: value for name, value in current.header.items() if name not in left_out}
-    asked = [row["asked_at"] for row in responses]
-    body = {
-        **header,
-        "finished_at": max([header["started_at"], *asked]),
-        "models": models,
-        "transcript": sha256_hex(data),
-    }
-    return ledger.append("batch", body, at=at).body
-
-
-def targets(body: Mapping[str, Any]) -> list[str]:
-    """Return the models that a batch asks, without the elicitor's parts."""
-    return [name for name, part in body["models"].items() if part["role"] != "elicitor"]
 
 
 def label_turns(
@@ -274,15 +217,9 @@ def read_batch(
     )
 
 
-def sealed_batches(lines: Iterable[Line]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def sealed_batches(lines: Iterable[Line]) -> list[Sealed]:
     """Return each batch line's body with those of the outcomes lines that read it, in order."""
-    found: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
-    for line in lines:
-        if line.kind == "batch":
-            found[line.body["run"]] = (line.body, [])
-        elif line.kind == "outcomes" and line.body["run"] in found:
-            found[line.body["run"]][1].append(line.body)
-    return list(found.values())
+    return sealed_passes(lines, "batch", "outcomes")
 
 
 def messages_due(
@@ -309,15 +246,3 @@ def messages_due(
     system = document["system_prompt"]
     head = [] if system is None else [{"role": "system", "content": system}]
     return messages_sha256([*head, *messages])
-
-
-def open_batches(store: Store) -> list[Path]:
-    """Return the batches still being asked, oldest first; at most one in a sound record."""
-    return sorted((store.folder / "open" / "batches").glob("*.jsonl"))
-
-
-def open_headers(store: Store) -> Iterator[dict[str, Any]]:
-    """Yield what the open batches begin with, where a kill left that much."""
-    for path in open_batches(store):
-        with path.open("rb") as stream, suppress(orjson.JSONDecodeError):
-            yield orjson.loads(stream.readline())

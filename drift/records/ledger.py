@@ -27,7 +27,12 @@ from drift.errors import IntegrityError
 GENESIS = "0" * 64
 #: What a head names that counts no line.
 NO_LINE: dict[str, Any] = {"seq": -1, "hash": GENESIS}
-KINDS = ("registration", "run", "labels", "baseline", "release", "batch", "outcomes", "floor")
+KINDS = (
+    "registration", "run", "labels", "baseline", "release",
+    "batch", "outcomes", "floor", "night", "scores", "citations",
+)  # fmt: skip
+#: Kinds of lines that say something of a run or a pass, by a judge and in a file of its own.
+WORDS = ("labels", "outcomes", "scores", "citations")
 _HEAD = re.compile(rb'{"hash":"([0-9a-f]{64})","seq":(0|[1-9][0-9]{0,15})}\n')
 
 

@@ -35,9 +35,9 @@ from drift.records.batch import (
     outcome_rows,
     read_batch,
     registered_ladders,
-    targets,
 )
 from drift.records.ledger import Ledger, Line
+from drift.records.passes import targets
 from drift.records.registration import judge_identity, registered_bank
 from drift.records.run import SERVING, determined_labels, label_rows, load_run
 from drift.records.store import Store, judge_folder, read_rows

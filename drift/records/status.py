@@ -10,9 +10,9 @@ from drift.bank import SCOPES, load_bank
 from drift.config import Panel
 from drift.probing.cost import estimate
 from drift.records.alarm import model_alarm
-from drift.records.batch import open_batches
 from drift.records.derive import read_series
 from drift.records.ledger import Ledger
+from drift.records.passes import open_passes
 from drift.records.registration import in_force
 from drift.records.store import Store
 from drift.records.watch import Watch
@@ -66,7 +66,7 @@ def record_status(panel: Panel, store: Store, ledger: Ledger, *, bank: Path) -> 
         "last_run": next(last, None),
         "open_run": next((path.stem for path in store.open_runs()), None),
         "batches": sum(line.kind == "batch" for line in ledger.backwards()),
-        "open_batch": next((path.stem for path in open_batches(store)), None),
+        "open_batch": next((path.stem for path in open_passes(store, "batch")), None),
         "requests_a_day": sum(row["requests_a_day"] or 0 for row in models) or None,
         "usd_a_year": str(sum(yearly)) if yearly else None,
         "models": models,

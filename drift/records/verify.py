@@ -20,10 +20,10 @@ import orjson
 from drift.config import sha256_hex
 from drift.errors import IntegrityError
 from drift.judging import Judge, load_judge
-from drift.records.batch import open_batches, open_headers
 from drift.records.derive import Fold, baseline_of, derived_files
-from drift.records.ledger import Ledger, Line
+from drift.records.ledger import WORDS, Ledger, Line
 from drift.records.parallel import spread
+from drift.records.passes import READ_BY, open_headers, open_passes
 from drift.records.pins import wrong_floors
 from drift.records.registration import corpus_copy, judge_identity
 from drift.records.rescored import misstated
@@ -86,7 +86,11 @@ def verify_record(
     except OSError as error:
         found.add("files", str(error.filename), "edited", str(error.strerror))
     found.notes += [f"run {path.stem} is still open: not sealed" for path in store.open_runs()]
-    found.notes += [f"batch {path.stem} is still open: not sealed" for path in open_batches(store)]
+    found.notes += [
+        f"{kind} {path.stem} is still open: not sealed"
+        for kind in READ_BY
+        for path in open_passes(store, kind)
+    ]
     return found
 
 
@@ -235,12 +239,13 @@ def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
             known |= {store.plan} if panel.get("plan_sha256") else set()
         elif line.kind == "run":
             known |= {store.transcript(line.body["run"]), store.reading(line.body["run"])}
-        elif line.kind == "batch":
+        elif line.kind in READ_BY:
             known |= {store.transcript(line.body["run"]), corpus_copy(store, line.body["corpus"])}
-        elif line.kind in ("labels", "outcomes"):
+        elif line.kind in WORDS:
             known.add(store.labels(judge_folder(line.body["judge"]), line.body["run"]))
     sealed = {path.stem for path in known}
-    unsealed = {path.stem for path in (*store.open_runs(), *open_batches(store))}
+    passes = (path for kind in READ_BY for path in open_passes(store, kind))
+    unsealed = {path.stem for path in (*store.open_runs(), *passes)}
     known |= {corpus_copy(store, header["corpus"]) for header in open_headers(store)}
     for path in sorted(store.folder.rglob("*")):
         name = path.relative_to(store.folder).as_posix()

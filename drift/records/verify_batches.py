@@ -17,16 +17,9 @@ from drift.errors import ConfigurationError, IntegrityError
 from drift.judging import Judge
 from drift.judging.ladder import Rubric, ladder_judge, load_rubric
 from drift.ladders import Ladders, turn_key
-from drift.records.batch import (
-    Rows,
-    by_place,
-    messages_due,
-    outcome_rows,
-    registered_ladders,
-    sealed_batches,
-    targets,
-)
+from drift.records.batch import messages_due, outcome_rows, registered_ladders, sealed_batches
 from drift.records.ledger import Line
+from drift.records.passes import Rows, by_place, targets
 from drift.records.run import responses_hash, row_holds
 from drift.records.store import Store, dump_line, judge_folder, read_bytes
 from drift.records.verify_chain import Verification, first_difference

@@ -19,7 +19,8 @@ from matplotlib.patches import Patch, Rectangle
 
 from drift.judging.ladder import ANSWERS, LADDER_OUTCOMES, TURN_OUTCOMES, ladder_outcome
 from drift.ladders import Ladder, Ladders, turn_key
-from drift.records.batch import by_place, person, registered_ladders, sealed_batches, targets
+from drift.records.batch import person, registered_ladders, sealed_batches
+from drift.records.passes import by_place, targets
 from drift.records.store import judge_folder, read_rows
 from drift.report.display import Shown, figure, shown
 from drift.report.figures import COLOURS, LINE, MUTED, Picture
