@@ -15,9 +15,10 @@ from pydantic import Field
 from drift.config import Panel, ServerSpec, Strict, load_checked, sha256_hex
 from drift.elicit import elicit, load_elicitor
 from drift.errors import ConfigurationError
+from drift.nights import board_night
 from drift.records.batch import sealed_batches
 from drift.records.ledger import write_atomically
-from drift.records.replays import Replays
+from drift.records.replays import Nights, Replays
 from drift.refresh import Outcome, Record
 
 
@@ -107,4 +108,15 @@ def record_batches(record: Record, replays: Replays, *, say: Callable[[str], Non
                 say=say,
             )
             say(f"batch {item.name}: {outcome.asked} answers, {outcome.failed} failed")
+    return outcome
+
+
+def record_nights(record: Record, planned: Nights, *, say: Callable[[str], None]) -> Outcome:
+    """Make the planned nights that the record does not hold; a killed one is resumed."""
+    outcome = Outcome(notes=record.notes, sealed=True)
+    made = sum(line.kind == "night" for line in record.ledger.forwards())
+    for number, item in enumerate(planned.nights[made:], start=made + 1):
+        if outcome.sealed:
+            outcome = board_night(record, servers=item.servers, what=item.what, say=say)
+            say(f"night {number}: {outcome.asked} answers, {outcome.failed} failed")
     return outcome

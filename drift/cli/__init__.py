@@ -33,6 +33,7 @@ COMMANDS = {
         checking.reproduce,
         asking.register,
         asking.elicit,
+        asking.board,
         records.rescore,
         records.status,
         records.compare,
@@ -40,7 +41,7 @@ COMMANDS = {
     "instrument": (instrument.instrument_calibrate, instrument.instrument_show),
     "judge": (judge.judge_evaluate, judge.judge_diff),
     "code": (code.code_draw, code.code_adjudicate, code.code_agreement, code.code_seal),
-    "lab": (asking.lab_record, asking.lab_ladders),
+    "lab": (asking.lab_record, asking.lab_ladders, asking.lab_nights),
     "bank": (asking.bank_check,),
     "weights": (asking.weights_fetch,),
 }

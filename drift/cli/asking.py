@@ -17,9 +17,10 @@ from drift.config import Panel, load_panel, load_toml, project_root
 from drift.elicit import elicit as make_batch
 from drift.elicit import load_elicitor
 from drift.errors import DriftError, PartialError
-from drift.lab import record_batches, record_runs
+from drift.lab import record_batches, record_nights, record_runs
+from drift.nights import board_night
 from drift.probing.weights import fetch_weights
-from drift.records.replays import load_replays
+from drift.records.replays import load_nights, load_replays
 from drift.refresh import Outcome, Record
 from drift.terminal import bar, say, warn
 
@@ -152,6 +153,40 @@ def lab_ladders(panel: PanelOption = "lab", data: DataOption = None) -> None:
     with record.opened():
         outcome = record_batches(record, load_replays(record.root), say=warn)
     say_outcome(outcome)
+    raise typer.Exit(outcome.exit_code)
+
+
+def lab_nights(panel: PanelOption = "lab", data: DataOption = None) -> None:
+    """Make the nights of config/nights.toml that the record lacks; go on where it stopped."""
+    record = open_record(panel, data)
+    with record.opened():
+        outcome = record_nights(record, load_nights(record.root), say=warn)
+    say_outcome(outcome)
+    raise typer.Exit(outcome.exit_code)
+
+
+def board(
+    panel: PanelOption = "embedded",
+    data: DataOption = None,
+    models: Annotated[str, typer.Option(help="Only these models, by key, with commas.")] = "",
+    seal_open: Annotated[
+        bool, typer.Option("--seal-open", help="Seal another open night with its gaps first.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make one night of the board: ask its probes twice, push back, seal and score the answers.
+
+    Once a UTC day; a night that was killed or paused is resumed by the same command that day.
+    """
+    record = open_record(panel, data)
+    chosen = models or os.environ.get("REFUSAL_DRIFT_MODELS", "")
+    keys = [key.strip() for key in chosen.split(",") if key.strip()]
+    with record.opened(), bar("answers") as progress:
+        outcome = board_night(record, models=keys, seal_open=seal_open, progress=progress, say=warn)
+    if as_json:
+        print(json.dumps(asdict(outcome) | {"exit_code": outcome.exit_code}))
+    else:
+        say_outcome(outcome)
     raise typer.Exit(outcome.exit_code)
 
 

@@ -41,13 +41,17 @@ def ask(
     time_budget_s: int,
     progress: Progress | None,
     environ: Mapping[str, str],
+    draw: int = 1,
 ) -> None:
-    """Put `asks` to one model and store each answer in the open run; see :func:`ask_model`."""
+    """Put `asks` to one model and store each answer in the open run; see :func:`ask_model`.
+
+    A repeated `draw` of the same questions gets another seed where the seed is the run's.
+    """
     number = current.header["number"]
     total = sum(row["model"] == model.key for row in current.rows) + len(asks)
 
     async def work() -> None:
-        served = _served(model, number, weights, truth)
+        served = _served(model, number, draw, weights, truth)
         async with Appender(current.path) as appender, served as how:
 
             async def keep(response: Response) -> None:
@@ -61,7 +65,8 @@ def ask(
                     progress(model.key, done, total)
 
             how |= {"time_budget_s": time_budget_s, "environ": environ}
-            await ask_model(model, asks, keep=keep, clock=clock, seed=seed_of(model, number), **how)
+            how["seed"] = seed_of(model, number, draw)
+            await ask_model(model, asks, keep=keep, clock=clock, **how)
 
     if asks:
         asyncio.run(work())
@@ -69,7 +74,7 @@ def ask(
 
 @asynccontextmanager
 async def _served(
-    model: ModelSpec, number: int, weights: Path | None, truth: phantom.Truth | None
+    model: ModelSpec, number: int, draw: int, weights: Path | None, truth: phantom.Truth | None
 ) -> AsyncIterator[dict[str, Any]]:
     """Start a server of our own where the model needs one; yield how it is asked."""
     if truth:
@@ -82,11 +87,12 @@ async def _served(
         yield {}
 
 
-def seed_of(model: ModelSpec, number: int) -> int | None:
-    """Return the seed to send: fixed, or derived from the registered one and the run."""
+def seed_of(model: ModelSpec, number: int, draw: int = 1) -> int | None:
+    """Return the seed to send: fixed, or derived from the registered one, the run and the draw."""
     if model.seed_policy != "per-run":
         return model.seed
-    return int(sha256_hex(f"{model.seed}|{number}".encode())[:8], 16) & 0x7FFFFFFF
+    drawn = f"{model.seed}|{number}" + (f"|{draw}" if draw > 1 else "")
+    return int(sha256_hex(drawn.encode())[:8], 16) & 0x7FFFFFFF
 
 
 def announcement(current: OpenRun, chosen: Sequence[ModelSpec], prompts: Prompts) -> str:

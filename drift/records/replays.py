@@ -1,4 +1,4 @@
-"""Known-truth replays: batches that a laboratory makes, and what comparing them must show."""
+"""What a laboratory makes beside its runs: batches whose comparison has a known truth, nights."""
 
 from __future__ import annotations
 
@@ -46,6 +46,25 @@ class Replays(Strict):
 
     batches: tuple[PlannedBatch, ...]
     replays: tuple[Replay, ...]
+
+
+class PlannedNight(Strict):
+    """One night of the laboratory's board, and servers that are started otherwise."""
+
+    what: str
+    servers: dict[str, ServerSpec] = Field(default={})
+
+
+class Nights(Strict):
+    """``config/nights.toml``: nights to be made, and what was expected before the first."""
+
+    expected: str
+    nights: tuple[PlannedNight, ...]
+
+
+def load_nights(root: Path) -> Nights:
+    """Read the laboratory's nights."""
+    return load_checked(root / "config" / "nights.toml", Nights, kind="nights")
 
 
 def load_replays(root: Path) -> Replays:
