@@ -25,8 +25,9 @@ HEAD, then GET
     HEAD is only the cheaper way to ask what a reader asks by GET, and many servers refuse it
     with 400, 403, 404, 405, 500, 501 or 503, or by closing the connection. So a status of 400
     or more and a broken reply are not believed of HEAD: GET is tried once, and goes on from
-    there. Walls that do not depend on the method (401, 429, 451), silence until the timeout,
-    and failures to connect are believed.
+    there; where it finds no reply, the status that HEAD found stands. Walls that do not depend
+    on the method (401, 429, 451), silence until the timeout, and failures to connect are
+    believed.
 """
 
 from __future__ import annotations
@@ -69,18 +70,8 @@ _LOCAL = (".localhost", ".local", ".internal", ".onion", ".home.arpa")
 _UNWRITABLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 #: Failures that are this machine's: no route, no socket, no permission.
-_OURS = frozenset(
-    getattr(errno, name)
-    for name in "ENETUNREACH ENETDOWN EADDRNOTAVAIL EAFNOSUPPORT EMFILE ENFILE EPERM EACCES".split()
-)
-#: What a request can fail with, besides the timeout of the whole.
-_FAILURES = (
-    httpcore.NetworkError,
-    httpcore.ProtocolError,
-    httpcore.TimeoutException,
-    OSError,
-    ValueError,
-)
+_OURS = {errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+_OURS |= {errno.EMFILE, errno.ENFILE, errno.EPERM, errno.EACCES}
 _HEADERS: dict[bytes | str, bytes | str] = {
     "user-agent": f"refusal-drift/{__version__} (link check)",
     "accept": "*/*",
@@ -105,7 +96,11 @@ class Limits(Strict):
     """How the network is asked: the section ``[citations]`` of ``config/board.toml``."""
 
     enabled: bool = True
-    control: str = Field(default="https://example.org/", description="a page that must be found")
+    control: str = Field(
+        default="https://example.org/",
+        pattern=r"^https?://[a-z0-9-]+\.[a-z0-9.-]+/",
+        description="a page that must be found",
+    )
     ports: tuple[int, ...] = (80, 443)
     url_length: int = Field(default=8000, ge=1, description="characters (RFC 9110, 4.1)")
     redirects: int = Field(default=3, ge=0)
@@ -150,7 +145,11 @@ class _Broken(_Verdict):
 
 
 async def lookup(host: str, port: int) -> list[Address]:
-    """Return the addresses of `host` in the system's order; its search domains play no part."""
+    """Return the addresses of `host` in the system's order; its search domains play no part.
+
+    A name without addresses is told from one that does not exist where the C library tells
+    them apart, as glibc does (EAI_NODATA and EAI_NONAME).
+    """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(f"{host}.", port, type=socket.SOCK_STREAM)
     return [(str(entry[4][0]), int(entry[4][1])) for entry in found]
@@ -185,26 +184,22 @@ def target_of(text: str, length: int = 8000) -> httpx.URL:
     """
     scheme, mark, rest = text.partition("://")
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    parts = re.fullmatch(r"(\[[^\[\]]*\]|[^\[\]:]*)(?::([0-9]{0,5}))?", authority)
+    parts = re.fullmatch(r"(\[[^\[\]%]+\]|[^\[\]:]+)(?::([0-9]{0,5}))?", authority)
     faults = {
         f"longer than {length} characters": len(text) > length,
         "white space or control characters": _UNWRITABLE.search(text),
         "not http or https": not mark or scheme.lower() not in _PORTS,
         "credentials": "@" in authority,
-        "no usable host or port": not parts or not parts[1] or not 0 < int(parts[2] or 80) < 65536,
+        "no usable host or port": not parts or not 0 < int(parts[2] or 80) < 65536,
     }
-    for fault, present in faults.items():
-        if present:
-            raise _Verdict("malformed", fault)
     try:
-        url = httpx.URL(text)
+        url = httpx.URL("" if any(faults.values()) else text)
     except (httpx.InvalidURL, ValueError):
-        raise _Verdict("malformed", "no usable host") from None
+        url = httpx.URL()
     host = _host(url).removesuffix(".")
-    if ":" not in host and not _is_name(host) and not _is_ipv4(host):
-        raise _Verdict("malformed", "no usable host")
-    if "%" in host:
-        raise _Verdict("malformed", "an address with a zone")
+    if not (":" in host or _is_name(host) or _is_ipv4(host)):
+        fault = next((fault for fault, present in faults.items() if present), "no usable host")
+        raise _Verdict("malformed", fault)
     return url.copy_with(host=host, fragment=None)
 
 
@@ -223,7 +218,7 @@ def _is_name(host: str) -> bool:
 
 def _is_ipv4(host: str) -> bool:
     try:
-        return str(IPv4Address(host)) == host
+        return bool(IPv4Address(host))
     except ValueError:
         return False
 
@@ -289,7 +284,8 @@ async def check_urls(
         groups[key].append(url)
     share = 0.5 if estimate_s(targets.values(), limits) > limits.budget_s else 1.0
     order = sorted(groups, key=lambda key: (_draw(seed, key), key))
-    left = {key: [url for url in groups[key] if url not in done] for key in order}
+    skipped = set(done)
+    left = {key: [url for url in groups[key] if url not in skipped] for key in order}
     wanted = [key for key in order if left[key]]
     if not wanted:
         return share
@@ -338,8 +334,8 @@ class _Visitor:
         tls: ssl.SSLContext,
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self.limits, self.resolve, self.allow, self.tls = limits, resolve, allow, tls
-        self.sleep = sleep
+        self.limits, self.resolve, self.allow = limits, resolve, allow
+        self.tls, self.sleep = tls, sleep
         self.timeout_s = float(limits.timeout_s)
         self.deadline = time.monotonic() + limits.budget_s
         self.slots = asyncio.Semaphore(limits.concurrency)
@@ -398,19 +394,25 @@ class _Visitor:
 
     async def ask(self, trace: _Trace, url: httpx.URL) -> tuple[int, str | None]:
         """Return status and Location of one hop: by HEAD, and by GET where that is refused."""
+        refused = None
         async with self.turn(_host(url)):
             address = await self.address(url)
             try:
-                http, location = await self.request(trace, url, address)
+                reply = await self.request(trace, url, address)
+                if trace.method == "GET" or reply[0] < 400 or reply[0] in _FIRM:
+                    return reply
+                refused = reply
             except _Broken:
                 if trace.method == "GET":
                     raise
-            else:
-                if trace.method == "GET" or http < 400 or http in _FIRM:
-                    return http, location
         trace.method = "GET"
         async with self.turn(_host(url)):
-            return await self.request(trace, url, address)
+            try:
+                return await self.request(trace, url, address)
+            except _Verdict as verdict:
+                if refused and verdict.found == "dead":
+                    return refused
+                raise
 
     @asynccontextmanager
     async def turn(self, host: str) -> AsyncIterator[None]:
@@ -478,9 +480,9 @@ class _Visitor:
                 ) as connection,
             ):
                 reply = await connection.handle_async_request(request)
-        except TimeoutError:
+        except (TimeoutError, httpcore.TimeoutException):
             raise _Verdict("dead", f"no reply in {self.timeout_s:g} s") from None
-        except _FAILURES as error:
+        except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
             raise _failure(error) from None
         finally:
             await backend.aclose()
@@ -511,14 +513,11 @@ def _failure(error: BaseException) -> _Verdict:
     """Return what a request that failed with `error` shows, in words of our own."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLError):
-            return _Verdict(
-                "dead", f"TLS: {getattr(cause, 'verify_message', None) or cause.reason}"
-            )
+            why = getattr(cause, "verify_message", "") or cause.reason
+            return _Verdict("dead", f"TLS: {why}")
         if isinstance(cause, OSError) and cause.errno in _OURS:
             return _Verdict("unchecked", f"this machine could not ask: {cause.strerror}")
-    broken = isinstance(
-        error, (httpcore.ReadError, httpcore.WriteError, httpcore.RemoteProtocolError)
-    )
+    broken = isinstance(error, (httpcore.ReadError, httpcore.RemoteProtocolError))
     return (_Broken if broken else _Verdict)("dead", f"no reply: {type(error).__name__}")
 
 
