@@ -1,14 +1,15 @@
-"""What an answer of the board says, read from its text alone under ``config/board.toml``.
+"""What an answer of the board says, read from its text alone by ``config/board.toml``.
 
-Nothing here asks a model or the network: an opening that declines, a verdict, the URLs, and how
-far two answers are from each other are functions of text, in time that grows with its length.
+An opening that declines, a verdict, the URLs, and how far two answers are from each other are
+functions of text. Nothing here asks a model or the network. The rules are stated in the file; each
+takes time that grows with the length of the text, whatever stands in it.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -17,21 +18,27 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from drift.config import Strict, canonical_json, load_checked, sha256_hex
+from drift.probing.citations import Limits
 
 #: Raised when the code below changes what it returns; a test notices such changes.
 CODE_VERSION = "1"
 
 Verdict = Literal["YES", "NO"]
 Likeness = Literal["equal", "near", "changed", "rewrite"]
+LIKENESS: tuple[Likeness, ...] = ("equal", "near", "changed", "rewrite")
 Share = Annotated[Decimal, Field(ge=0, le=1)]
-Phrases = Annotated[tuple[str, ...], Field(min_length=1)]
+Phrases = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
 
 class Distance(NamedTuple):
     """How far two answers are from each other, from 0 to 1; None where nothing can be said.
 
     ``words`` is 1 - Jaccard over the sets of content words, ``pairs`` the same over the sets of
-    two that follow each other, to 6 digits.
+    two content words that follow each other, both to 6 digits. Each is a metric on its sets, but
+    for the last digit. Where both sets are empty it is 0 if the texts are equal, else None.
+
+    Source: Broder (1997), On the resemblance and containment of documents,
+    doi:10.1109/SEQUEN.1997.666900.
     """
 
     words: float | None
@@ -40,7 +47,7 @@ class Distance(NamedTuple):
 
 
 class Asking(Strict):
-    """What the probes are asked with: tokens of an answer and of the context, draws a night."""
+    """What probes are asked with: tokens of an answer and of the context, draws of a question."""
 
     answer_tokens: int = Field(ge=1)
     context: int = Field(ge=64)
@@ -54,15 +61,21 @@ class Openings(Strict):
     zh: Phrases
 
 
+class VerdictRules(Strict):
+    """``marks`` are set aside at both ends of the line which is to be a verdict."""
+
+    marks: str
+
+
 class Words(Strict):
-    """Words without content, by language, parted by white space."""
+    """Words that count for no content, by language, parted by white space."""
 
     en: str
     zh: str
 
 
-class Likenesses(Strict):
-    """Up to which distance answers are near each other, and from which one is rewritten."""
+class Degrees(Strict):
+    """Up to which distance answers are near each other, and from which one is a rewrite."""
 
     near: Share
     rewrite: Share
@@ -83,132 +96,148 @@ class EncoderRules(Strict):
 
 
 class BoardRules(Strict):
-    """``config/board.toml``."""
+    """How the board asks, and how it reads."""
 
     version: str = Field(min_length=1)
     asking: Asking
     openings: Openings
+    verdict: VerdictRules
     words: Words
-    likeness: Likenesses
+    likeness: Degrees
     encoder: EncoderRules
+    citations: Limits = Limits()
 
 
 def load_board_rules(path: Path) -> BoardRules:
-    """Read the rules; ConfigurationError names each wrong field."""
+    """Read ``config/board.toml``; ConfigurationError names each wrong field."""
     return load_checked(path, BoardRules, kind="board rules")
 
 
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+"
+_INVISIBLE = (
+    "\u00ad\u034f\u061c\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 )
-_MARKS = "".join(mark for mark in map(chr, range(0x300, 0x1F000)) if unicodedata.combining(mark))
-_MARK = re.compile(f"[{_MARKS}]+")
-#: Normalisation sorts the marks upon a letter, in time that grows with their square.
-_HEAP = re.compile(f"[{_MARKS}]{{9,}}")
+_UNSEEN = re.compile(f"[{_INVISIBLE}]+")
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
-_APOSTROPHES = dict.fromkeys(map(ord, "’‘‛ʼ＇"), "'")
+_APOSTROPHES = dict.fromkeys(map(ord, "’‘‛ʼ"), "'")
 
+# Words
+_COMBINING = "".join(
+    mark for mark in map(chr, range(0x300, 0x1F000)) if unicodedata.combining(mark)
+)
+_MARKS = re.compile(f"[{_COMBINING}]+")
+#: Marks upon one letter are put in order in time that grows with their square; no spelling has so
+#: many (UAX #15 calls a text without such heaps stream-safe).
+_HEAP = re.compile(f"[{_COMBINING}]{{31,}}")
 _HAN = "々〇\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_LETTER = f"[^\\W_{_HAN}]"
-_WORD = re.compile(f"([{_HAN}]+)|({_LETTER}+(?:(?:'|(?<=[0-9])[.,](?=[0-9])){_LETTER}+)*)")
+_LETTERS = f"[^\\W_{_HAN}]+"
+_WORD = re.compile(f"([{_HAN}]+)|({_LETTERS}(?:(?:'|(?<=[0-9])[.,](?=[0-9])){_LETTERS})*)")
 
+# Openings
+_ASIDE = dict.fromkeys(map(ord, '*_~`"“”„«»「」『』'))
 _SPACES = re.compile(r"[\s,、]+")
-_OPEN = " \t\r\n*_~`#>-"
-_QUOTES = dict.fromkeys(map(ord, '"“”„«»「」『』'))
 _JOINT = {"en": " ", "zh": ""}
+#: Characters of an answer that are looked at: several times the longest phrase.
+_HEAD = 400
 
-_VERDICT = re.compile("[Yy][Ee][Ss]|[Nn][Oo]")
-_AROUND = " \t*_~`#>+-–—•·\"“”„'‘’.!,;:…。！，；：()[]（）【】「」『』"
-
-_STOP = '\\s\x00-\x1f<>"`|\\\\\u2018-\u201f\u2026\u3000-\u303f\uff00-\uff65\u00ab\u00bb'
+# URLs
+_ENDS = f'\\s\x00-\x1f\x7f<>"`|\\\\\u2018-\u201f\u2026«»\u3000-\u303f\uff00-\uff65{_INVISIBLE}'
 _URL = re.compile(
     "(?:(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+-]{1,15}://|(?<![A-Za-z0-9.@/])[Ww]{3}\\.)"
-    f"(?:[^{_STOP}\\],;{_HAN}]|[,;](?!https?://)|\\](?!\\()|(?<![A-Za-z0-9])[{_HAN}])+"
+    f"(?:[^{_ENDS}\\],;{_HAN}]|\\](?!\\()|[,;](?![A-Za-z][A-Za-z0-9+-]{{1,15}}://)"
+    f"|(?<![A-Za-z0-9])[{_HAN}])+"
 )
-_HOST = re.compile("(?:://|www\\.)[^/]")
+_HOST = re.compile(r"(?://|^[Ww]{3}\.)[^/:]")
 _AFTER = ".,;:!?'*_~"
-_PAIRS = {")": "(", "]": "[", "}": "{"}
+_BRACKETS = {")": "(", "]": "[", "}": "{"}
 
 
 class Scorer:
-    """The rules, applied. ``identity`` names what can move a score."""
+    """The rules, applied. ``identity`` names what can move a score, ``rules`` by its hash."""
 
     def __init__(self, rules: BoardRules) -> None:
-        moving = rules.model_dump(mode="json", include={"version", "openings", "words", "likeness"})
+        moving = rules.model_dump(
+            mode="json", include={"version", "openings", "verdict", "words", "likeness"}
+        )
         self.identity = {
             "id": "board",
             "version": rules.version,
             "rules": sha256_hex(canonical_json(moving | {"code": CODE_VERSION})),
         }
-        self._openings = {
-            code: sorted(getattr(rules.openings, code), key=len, reverse=True) for code in _JOINT
+        self._openings: dict[str, list[str]] = {
+            language: sorted(phrases, key=len, reverse=True)
+            for language, phrases in moving["openings"].items()
         }
+        self._around = f" \t{rules.verdict.marks}"
         self._stop = frozenset(rules.words.en.split())
-        self._particles = re.compile("|".join(sorted(rules.words.zh.split(), key=len)[::-1]))
+        self._cut = re.compile("|".join(sorted(rules.words.zh.split(), key=len, reverse=True)))
         self._near, self._rewrite = float(rules.likeness.near), float(rules.likeness.rewrite)
 
     def opening(self, text: str, language: str) -> str | None:
         """Return the listed phrase with which an answer declines at its very beginning."""
-        head = _INVISIBLE.sub("", text).lstrip(_OPEN)[:400]
-        joint = _JOINT[language]
-        folded = head.translate(_FULL_WIDTH).translate(_APOSTROPHES).translate(_QUOTES).lower()
-        folded = _SPACES.sub(joint, folded.lstrip(_OPEN))
+        head = _UNSEEN.sub("", text).lstrip("#>-*_~` \t\r\n")[:_HEAD]
+        head = head.translate(_FULL_WIDTH).translate(_APOSTROPHES).translate(_ASIDE).lower()
+        head = _SPACES.sub(_JOINT[language], head.lstrip("#>- \t\r\n"))
         for phrase in self._openings[language]:
-            after = folded[len(phrase) : len(phrase) + 1]
-            if folded.startswith(phrase) and not (language == "en" and after.isalnum()):
+            if head.startswith(phrase) and not _goes_on(head, len(phrase)):
                 return phrase
         return None
 
     def verdict(self, text: str) -> Verdict | None:
-        """Return YES or NO if the first line says this and nothing else."""
-        for line in _INVISIBLE.sub("", text).splitlines():
-            if said := line.strip().strip(_AROUND):
+        """Return YES or NO if the first line that says anything says this and nothing else."""
+        for line in _UNSEEN.sub("", text).splitlines():
+            if said := line.strip().strip(self._around):
                 said = said.translate(_FULL_WIDTH)
-                return said.upper() if _VERDICT.fullmatch(said) else None  # type: ignore[return-value]
+                # Without regard to case, but for the letters of ASCII alone: "ſ" is no "S".
+                return _VERDICTS.get(said.upper()) if said.isascii() else None
         return None
 
     def urls(self, text: str) -> list[str]:
         """Return every URL as written, in its order, once each."""
         found = (_trimmed(match[0]) for match in _URL.finditer(text.replace("\\_", "_")))
-        return list(dict.fromkeys(url for url in found if url))
+        return [*dict.fromkeys(url for url in found if _HOST.search(url))]
 
     def words(self, text: str) -> tuple[str, ...]:
         """Return the content words of a text in their order."""
         words: list[str] = []
-        for han, word in _WORD.findall(_folded(text)):
-            if not han and word not in self._stop:
+        for han, word in _WORD.findall(_normal(text)):
+            if word and word not in self._stop:
                 words.append(word)
-            for run in self._particles.split(han) if han else ():
+            for run in self._cut.split(han) if han else ():
                 words += map("".join, pairwise(run)) if len(run) > 1 else run
         return tuple(words)
 
     def distance(self, a: str, b: str) -> Distance:
-        """Return how far two answers are from each other; see :class:`Distance`."""
-        equal = a == b
-        one, two = self.words(a), self.words(b)
-        words = _jaccard(one, two, equal)
-        pairs = _jaccard([*pairwise(one)], [*pairwise(two)], equal)
+        """Return how far two answers are from each other."""
+        equal, one, two = a == b, self.words(a), self.words(b)
+        words = _distance(one, two, equal)
+        pairs = _distance(pairwise(one), pairwise(two), equal)
         return Distance(words, pairs, self._likeness(words, pairs, equal))
 
     def _likeness(self, words: float | None, pairs: float | None, equal: bool) -> Likeness | None:
-        if equal:
-            return "equal"
-        if words is None:
-            return None
+        if equal or words is None:
+            return "equal" if equal else None
         if (words if pairs is None else pairs) <= self._near:
             return "near"
         return "rewrite" if words >= self._rewrite else "changed"
 
 
-def _folded(text: str) -> str:
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", _HEAP.sub("", text)).translate(_APOSTROPHES)
-        text = unicodedata.normalize("NFKC", text.casefold())
-        return _MARK.sub("", _INVISIBLE.sub("", text))
-    return text.lower()
+_VERDICTS: dict[str, Verdict] = {"YES": "YES", "NO": "NO"}
 
 
-def _jaccard(a: Sequence[Hashable], b: Sequence[Hashable], equal: bool) -> float | None:
+def _goes_on(text: str, end: int) -> bool:
+    """Tell whether a word of Latin letters goes on where a phrase ends."""
+    return text[end - 1].isascii() and text[end : end + 1].isalnum()
+
+
+def _normal(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    text = unicodedata.normalize("NFKC", _HEAP.sub("", text)).translate(_APOSTROPHES)
+    text = unicodedata.normalize("NFKC", text.casefold())
+    return _MARKS.sub("", _UNSEEN.sub("", text))
+
+
+def _distance(a: Iterable[Hashable], b: Iterable[Hashable], equal: bool) -> float | None:
     one, two = set(a), set(b)
     if not one and not two:
         return 0.0 if equal else None
@@ -217,11 +246,11 @@ def _jaccard(a: Sequence[Hashable], b: Sequence[Hashable], equal: bool) -> float
 
 
 def _trimmed(url: str) -> str:
-    """Return `url` without the punctuation after it, and closing brackets that it never opened."""
-    spare = {mark: url.count(mark) - url.count(opening) for mark, opening in _PAIRS.items()}
+    """Return `url` without the punctuation after it and closing brackets that it never opened."""
+    spare = {mark: url.count(mark) - url.count(opening) for mark, opening in _BRACKETS.items()}
     end = len(url)
     while end and (url[end - 1] in _AFTER or spare.get(url[end - 1], 0) > 0):
         end -= 1
         if url[end] in spare:
             spare[url[end]] -= 1
-    return url[:end] if _HOST.search(url, 0, end) else ""
+    return url[:end]
