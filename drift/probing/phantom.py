@@ -15,8 +15,13 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    closing,
+    suppress,
+)
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -41,6 +46,11 @@ Texts = Annotated[tuple[str, ...], Field(min_length=1)]
 
 #: How :attr:`Truth.file` writes an outcome.
 LETTERS = {"refused": "r", "answered": "a", "blocked": "b", "empty": "e", "failed": "f"}
+
+#: Status, headers and body of an HTTP reply.
+HttpReply = tuple[int, dict[str, str], bytes]
+_Reply = tuple[int, dict[str, Any]]
+_UNKNOWN: _Reply = (404, {"error": {"message": "model or question unknown"}})
 
 
 class Change(Strict):
@@ -136,7 +146,8 @@ class VirtualClock:
 
 
 class Said(NamedTuple):
-    """What one arm gets in one run: one of :data:`LETTERS`, the text, and what goes wrong."""
+    """What one arm gets in one run: one of :data:`LETTERS`, the text as it is received (where
+    one is), and what goes wrong."""
 
     outcome: str
     text: str
@@ -202,13 +213,14 @@ class Truth:
             odd ^= sum(not names.isdisjoint(group) for group in (story.refuses, *turns)) % 2 == 1
             outcome, fault = "refused" if odd else "answered", _fault(story, fails)
             texts = (self.rules.refusals if odd else self.rules.answers)[arm.language]
+            text = texts[int(words * len(texts))]
             if not names.isdisjoint(blocked):
                 fault = "blocked"
             elif fault == "cut" and odd:
                 fault = None  # a refusal is too short to be cut
             if fault in LETTERS:
                 outcome = fault
-            found[arm.id] = Said(outcome, texts[int(words * len(texts))], fault)
+            found[arm.id] = Said(outcome, cut(text) if fault == "cut" else text, fault)
         return found
 
     def _state(self, model: str, run: int) -> tuple[frozenset[str], bool]:
@@ -229,10 +241,24 @@ class Truth:
         return states[run]
 
     def _draws(self, model: str, run: int, arm: str) -> tuple[float, ...]:
-        """Return four uniform numbers in [0, 1)."""
-        text = f"{self.rules.seed}|{model}|{run}|{arm}"
-        parts = unpack(">4Q", sha256(text.encode()).digest())
-        return tuple((part >> 11) / 2**53 for part in parts)
+        return uniform(self.rules.seed, model, run, arm)
+
+    def serve(
+        self, model: str, number: int, draw: int
+    ) -> AbstractAsyncContextManager[dict[str, Any]]:
+        """Serve `model` as it is in run `number`; a repeated draw would get the same answers."""
+        return serve(self, model, number)
+
+
+def uniform(*names: object) -> tuple[float, ...]:
+    """Return the four numbers in [0, 1), uniform over names, that `names` always get."""
+    digest = sha256("|".join(map(str, names)).encode()).digest()
+    return tuple((part >> 11) / 2**53 for part in unpack(">4Q", digest))
+
+
+def cut(text: str) -> str:
+    """Return what is received of a text that is cut off."""
+    return text[: len(text) * 2 // 3]
 
 
 def _fault(story: Story, draw: float) -> Fault | None:
@@ -245,18 +271,58 @@ def _fault(story: Story, draw: float) -> Fault | None:
     return None
 
 
-_Reply = tuple[int, dict[str, Any]]
-_UNKNOWN: _Reply = (404, {"error": {"message": "model or question unknown"}})
+@asynccontextmanager
+async def serve(truth: Truth, model: str, run: int) -> AsyncIterator[dict[str, Any]]:
+    """Serve `model` as it is in `run`; yield how to ask it, as :func:`chat` does."""
+    served = truth.rules.models[model].latest("served", run)
+    keys: dict[tuple[str, ...], str] = {(arm.prompt,): arm.id for arm in truth.arms}
+    said = {arm: (it.text, it.fault) for arm, it in truth.said(model, run).items()}
+    async with chat(model, served, keys, said, name=f"phantom-{run}") as how:
+        yield how
 
 
 @asynccontextmanager
-async def serve(truth: Truth, model: str, run: int) -> AsyncIterator[dict[str, Any]]:
-    """Serve `model` as it is in `run` at a free port of 127.0.0.1; yield how to ask it.
+async def chat(
+    model: str,
+    served: str,
+    keys: Mapping[tuple[str, ...], str],
+    said: Mapping[str, tuple[str, Fault | None]],
+    *,
+    name: str,
+) -> AsyncIterator[dict[str, Any]]:
+    """Serve `model` under the name `served` at a free port of 127.0.0.1; yield how to ask it.
 
-    That is the base URL, and for the waits between tries a sleep of virtual time.
+    That is the base URL, and for the waits between tries a sleep of virtual time. `keys` finds
+    a conversation by its messages, `said` what is said under a key, with its fault.
     """
-    said, prompts = truth.said(model, run), {arm.prompt: arm.id for arm in truth.arms}
-    served, tries = truth.rules.models[model].latest("served", run), Counter[str]()
+    tries = Counter[str]()
+
+    def answer(head: bytes, body: bytes) -> HttpReply:
+        request = json.loads(body)
+        key = keys.get(tuple(it["content"] for it in request["messages"] if it["role"] != "system"))
+        status, reply = _UNKNOWN
+        if request["model"] == model and key:
+            tries[key] += 1
+            status, reply = _reply(*said[key], first=tries[key] == 1)
+            reply |= {"id": f"{name}-{key}", "model": served}
+        headers = {"content-type": "application/json"}
+        headers |= {"retry-after": "2"} if status == 429 else {}
+        return status, headers, json.dumps(reply, ensure_ascii=False).encode()
+
+    async with loopback(answer) as (host, port):
+        yield {"base_url": f"http://{host}:{port}/v1", "sleep": no_wait}
+
+
+async def no_wait(_: float) -> None:
+    """Sleep in virtual time, which passes at once."""
+
+
+@asynccontextmanager
+async def loopback(answer: Callable[[bytes, bytes], HttpReply]) -> AsyncIterator[tuple[str, int]]:
+    """Serve HTTP at a free port of 127.0.0.1; yield the address.
+
+    `answer` gets the head of each request in lower case, and its body.
+    """
     handlers: dict[asyncio.StreamWriter, Any] = {}
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -265,27 +331,16 @@ async def serve(truth: Truth, model: str, run: int) -> AsyncIterator[dict[str, A
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
                 length = re.search(rb"\r\ncontent-length: *(\d+)", head)
-                request = json.loads(await reader.readexactly(int(length[1] if length else 0)))
-                arm = prompts.get(request["messages"][-1]["content"])
-                status, reply = _UNKNOWN
-                if request["model"] == model and arm:
-                    tries[arm] += 1
-                    status, reply = _reply(said[arm], first=tries[arm] == 1)
-                    reply |= {"id": f"phantom-{run}-{arm}", "model": served}
-                body = json.dumps(reply, ensure_ascii=False).encode()
+                received = await reader.readexactly(int(length[1] if length else 0))
+                status, headers, body = answer(head, received)
                 lines = [f"HTTP/1.1 {status} Scripted", f"content-length: {len(body)}"]
-                lines += ["content-type: application/json"]
-                lines += ["retry-after: 2", "", ""] if status == 429 else ["", ""]
-                writer.write("\r\n".join(lines).encode() + body)
+                lines += [f"{name}: {value}" for name, value in headers.items()]
+                writer.write("\r\n".join([*lines, "", ""]).encode() + body)
                 await writer.drain()
 
-    async def sleep(_: float) -> None:
-        pass
-
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    url = "http://{}:{}/v1".format(*server.sockets[0].getsockname())
     try:
-        yield {"base_url": url, "sleep": sleep}
+        yield server.sockets[0].getsockname()
     finally:
         server.close()
         for writer in handlers:
@@ -293,20 +348,16 @@ async def serve(truth: Truth, model: str, run: int) -> AsyncIterator[dict[str, A
         await asyncio.gather(*handlers.values())
 
 
-def _reply(said: Said, *, first: bool) -> _Reply:
-    """Return status and document of the reply to an arm; some faults pass when tried again."""
-    if said.fault == "limited" and first:
+def _reply(text: str, fault: Fault | None, *, first: bool) -> _Reply:
+    """Return status and document of the reply with `text`; some faults pass when tried again."""
+    if fault == "limited" and first:
         error = {"code": "rate_limit_exceeded", "message": "Too many requests per minute"}
         return 429, {"error": error}
-    if said.fault == "failed" or (said.fault == "broken" and first):
+    if fault == "failed" or (fault == "broken" and first):
         return 500, {"error": {"code": "server_error", "message": "The server had an error"}}
-    text, reason = said.text, "stop"
-    if said.fault == "blocked":
-        text, reason = "", "content_filter"
-    elif said.fault == "empty":
+    if fault in ("blocked", "empty"):
         text = ""
-    elif said.fault == "cut":
-        text, reason = text[: len(text) * 2 // 3], "length"
+    reason = {"blocked": "content_filter", "cut": "length"}.get(fault or "", "stop")
     usage = {"prompt_tokens": 30, "completion_tokens": 1 + len(text.encode()) // 4}
     message = {"role": "assistant", "content": text}
     choice = {"index": 0, "message": message, "finish_reason": reason}
