@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from drift.board import Board, load_board
-from drift.config import ModelSpec, ServerSpec, timestamp
-from drift.errors import DriftError
+from drift.config import ModelSpec, ServerSpec, sha256_hex, timestamp
+from drift.errors import ConfigurationError, DriftError
 from drift.judging.answers import Asking, load_board_rules
 from drift.passes import Passes
+from drift.probing.citations import Limits
 from drift.probing.cost import BYTES_PER_TOKEN
+from drift.probing.phantom import VirtualClock
+from drift.probing.phantom_board import BoardTruth
 from drift.probing.response import Ask
 from drift.records.asking import Progress, afford, ask, cost_usd
+from drift.records.citations import check_citations, cited
 from drift.records.ledger import write_atomically
 from drift.records.night import STEPS, all_keys, due_keys, night_conversation, split_night_key
-from drift.records.passes import by_place, open_passes
-from drift.records.registration import corpus_copy
+from drift.records.passes import by_place, open_passes, sealed_passes
+from drift.records.registration import corpus_copy, in_force
+from drift.records.scores import Scoring, score_night, sealed_nights
 from drift.records.sealing import OpenRun
 from drift.refresh import Outcome, Record
 
@@ -35,12 +43,16 @@ def board_night(
     models: Sequence[str] = (),
     servers: Mapping[str, ServerSpec] | None = None,
     what: str = "",
+    citations: bool = False,
     seal_open: bool = False,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda text: None,
     environ: Mapping[str, str] = os.environ,
 ) -> Outcome:
     """Make one night: ask every probe of the board, seal the answers, score them.
+
+    With `citations` the addresses in the answers are then looked for in the network; a
+    phantom's are looked for in its own.
 
     One night is made a UTC day: a second command on the same day asks nothing, and a night
     whose day is over is sealed with its gaps. In a laboratory one follows the other at once.
@@ -55,22 +67,39 @@ def board_night(
     outcome = Outcome(notes=record.notes)
     board_file = record.root / "config" / "board.json"
     board = load_board(board_file)
-    asking = load_board_rules(record.root / "config" / "board.toml").asking
+    rules = load_board_rules(record.root / "config" / "board.toml")
+    asking = rules.asking
+    names = [model.model for model in record.panel.models]
+    truth = BoardTruth(record.root, board, names) if record.truth else None
     narrowed = record.panel.narrowed(tuple(models))
+    if truth:
+        narrowed = tuple(model for model in narrowed if model.model in truth.models)
     chosen = [_asked(model, asking, servers or {}) for model in narrowed]
+    if in_force(record.store, record.ledger) is None:
+        # Nothing is committed to a record that cannot be asked from here.
+        record.reachable(chosen, environ)
     registration = record.registered(say)
-    passes = Passes(record, "night", lambda body: None)
+    if truth:
+        _tick(record, truth)
+    scoring = Scoring.load(record.root, record.judge)
+    passes = Passes(record, "night", partial(_score, record, scoring))
     passes.finish()
+    web = partial(_check_citations, record, rules.citations, truth) if citations else None
+    if web:
+        web()
     if made := _tonight(record, passes, say):
         outcome.run, outcome.scope, outcome.sealed = made, "board", True
         record.notes.append(f"the board was asked today already: night {made}; nothing is asked")
         return outcome
-    wanted = _header(record, registration.hash, board, asking, chosen, what)
+    wanted = _header(record, registration.hash, board, chosen, what)
+    if truth:
+        wanted["truth_sha256"] = sha256_hex(truth.file)
+        write_atomically(record.store.board_truth, truth.file)
     write_atomically(corpus_copy(record.store, wanted["corpus"]), board_file.read_bytes())
     ready = record.reachable(chosen, environ)
     current = passes.resume(wanted, say, seal_open=seal_open) or passes.begin(wanted)
     outcome.run, outcome.scope = current.run, "board"
-    asker = _Asker(record, current, board, ready, progress, environ)
+    asker = _Asker(record, current, board, ready, truth, progress, environ)
     for model in chosen:
         if model.key in current.stopped:
             continue
@@ -82,7 +111,63 @@ def board_night(
     specs = {model.key: model for model in chosen}
     total = len(all_keys(board))
     passes.close(current, specs, outcome, total=total, what="answers")
+    if outcome.sealed and scoring.problem:
+        outcome.problem(scoring.problem)
+    if outcome.sealed and web:
+        web()
     return outcome
+
+
+def board_nights(record: Record, nights: int, **options: Any) -> Outcome:
+    """Make one night; of a phantom as many as make `nights` in all. See :func:`board_night`.
+
+    Raises
+    ------
+    ConfigurationError
+        More than one night is wanted of a record whose time is not virtual.
+    """
+    if record.truth is None:
+        if nights > 1:
+            raise ConfigurationError(
+                "only a phantom's nights follow each other at once: its time is virtual",
+                got=f"{nights} nights of panel {record.panel.name}",
+                next_step="make one night a day, for example from a scheduler",
+            )
+        return board_night(record, **options)
+    outcome = Outcome(notes=record.notes, sealed=True)
+    while outcome.sealed and len(sealed_nights(record.ledger.forwards())) < nights:
+        outcome = board_night(record, **options)
+    return outcome
+
+
+def _tick(record: Record, truth: BoardTruth) -> None:
+    """Move a phantom's clock to the beginning of its next night, which no other clock times."""
+    made = len(sealed_nights(record.ledger.forwards()))
+    assert isinstance(record.clock, VirtualClock)
+    record.clock.now = truth.rules.start + timedelta(days=made)
+
+
+def _score(record: Record, scoring: Scoring, body: Mapping[str, Any]) -> None:
+    score_night(record.store, record.ledger, scoring, body, at=record.clock())
+
+
+def _check_citations(record: Record, limits: Limits, truth: BoardTruth | None) -> None:
+    """Look for the addresses of the last night, if that was not done and its day is not over."""
+    scored = sealed_nights(record.ledger.forwards())[-1:]
+    checked = sealed_passes(record.ledger.forwards(), "night", "citations")[-1:]
+    for (body, scores), (_, done) in zip(scored, checked, strict=True):
+        today = body["started_at"][:10] == timestamp(record.clock())[:10]
+        if done or not scores or not today:
+            continue
+        check_citations(
+            record.store,
+            record.ledger,
+            body,
+            cited(record.store, body, scores[-1]),
+            limits,
+            web=truth.web(body["number"]) if truth else nullcontext({}),
+            clock=record.clock,
+        )
 
 
 def _asked(model: ModelSpec, asking: Asking, servers: Mapping[str, ServerSpec]) -> ModelSpec:
@@ -117,7 +202,6 @@ def _header(
     record: Record,
     registration: str,
     board: Board,
-    asking: Asking,
     chosen: Sequence[ModelSpec],
     what: str,
 ) -> dict[str, Any]:
@@ -166,6 +250,7 @@ class _Asker:
     current: OpenRun
     board: Board
     ready: Mapping[str, Path | DriftError | None]
+    truth: BoardTruth | None
     progress: Progress | None
     environ: Mapping[str, str]
 
@@ -179,7 +264,7 @@ class _Asker:
                 model,
                 self._asks(model.key, draw, turn),
                 weights=weights,
-                truth=self.record.truth,
+                truth=self.truth,
                 clock=self.record.clock,
                 time_budget_s=self.record.panel.time_budget_s,
                 progress=self.progress,

@@ -48,7 +48,7 @@ from drift.records.asking import (
 )
 from drift.records.batch import rescore_batches
 from drift.records.derive import derive, read_series
-from drift.records.ledger import Ledger, complete_end, write_atomically
+from drift.records.ledger import PASSES, Ledger, complete_end, write_atomically
 from drift.records.registration import (
     Registration,
     build,
@@ -59,6 +59,7 @@ from drift.records.registration import (
     seal_registration,
 )
 from drift.records.run import run_id
+from drift.records.scores import Scoring, rescore_nights
 from drift.records.sealing import OpenRun, label_run, rescore, seal_run
 from drift.records.store import Store, append_rows
 
@@ -142,7 +143,11 @@ class Record:
         with self.store.locked():
             self.notes += self.ledger.recover()
             self._tick(self.runs)
-            last, now = self.ledger.last(), timestamp(self.clock())
+            last = self.ledger.last()
+            if last and isinstance(self.clock, phantom.VirtualClock):
+                # Its nights follow its runs.
+                self.clock.now = max(self.clock.now, parse_timestamp(last.body["at"]))
+            now = timestamp(self.clock())
             if last and now < last.body["at"]:
                 raise ConfigurationError(
                     "the clock stands before the record's last line",
@@ -283,6 +288,13 @@ class Record:
         rubric = load_rubric(self.root / "config" / "rubric.toml")
         return rescore_batches(self.store, self.ledger, self.judge, rubric, clock=self.clock)
 
+    def rescore_nights(self) -> list[str]:
+        """Score every sealed night with the present scorer; return those it had not read."""
+        if not any(line.kind == "night" for line in self.ledger.backwards()):
+            return []
+        scoring = Scoring.load(self.root, self.judge)
+        return rescore_nights(self.store, self.ledger, scoring, clock=self.clock)
+
     def refresh(
         self,
         *,
@@ -305,6 +317,13 @@ class Record:
         bank = registered_bank(self.store, registration.body)
         prompts = bank.prompts
         self._tick(self.runs + 1, 0)
+        last = self.ledger.last()
+        if self.truth and last and timestamp(self.clock()) < last.body["at"]:
+            raise ConfigurationError(
+                "a phantom's runs come before its nights, which are made already",
+                where=str(self.store.folder),
+                next_step="make all runs first, in a new record",
+            )
         current = self._resumable(registration)
         chosen = self.panel.narrowed(tuple(current.header["models"] if current else models))
         ready = self.reachable(chosen, environ)
@@ -508,7 +527,7 @@ class Record:
 
     def spent_usd(self, current: OpenRun) -> Decimal:
         """Return what was paid on the day that an open run or batch began, in USD."""
-        today = self._runs_since(current.header["started_at"][:10], kinds=("run", "batch"))
+        today = self._runs_since(current.header["started_at"][:10], kinds=PASSES)
         return spent_usd(self.panel, current, today)
 
     def _runs_since(

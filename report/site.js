@@ -366,10 +366,11 @@
   const checkRun = async (run, labels, read) => {
     const path = `transcripts/${run.run.slice(0, 4)}-${run.run.slice(4, 6)}/${run.run}.jsonl`;
     const found = { runs: 1, responses: await checkTranscript(run, await read(path)), labels: 0 };
-    for (const { judge, labels: ofRun, outcomes: ofBatch } of labels) {
+    for (const line of labels) {
+      const { judge } = line;
       const name = `${judge.id}-${judge.rules.slice(0, 12)}`;
       const bytes = await read(`labels/${name}/${run.run}.jsonl`);
-      if (await sha256(bytes) !== (ofRun ?? ofBatch)) throw new Mismatch(`labels of run ${run.run} by ${name}`, "edited", "not the sealed bytes");
+      if (await sha256(bytes) !== line[line.kind]) throw new Mismatch(`labels of run ${run.run} by ${name}`, "edited", "not the sealed bytes");
       found.labels += linesOf(bytes).lines.length;
     }
     return found;
@@ -460,7 +461,7 @@
   };
 
   const PROVES = "This shows that the chain, and the answers and labels of the runs that were read, fit each other byte by byte. Of the runs, "
-    + "and batches, that were not read it shows nothing. Readings, series.json, churn.jsonl and findings.jsonl are derived: they are only held against SHA256SUMS, "
+    + "batches and nights, that were not read it shows nothing. Readings, series.json, churn.jsonl and findings.jsonl are derived: they are only held against SHA256SUMS, "
     + "which whoever edits them can write anew. Nor does it show that a label is right, or that the readings follow from the labels: drift verify "
     + "derives both again. Nor that the author did not write everything anew, this page included: against that only a head helps that you or "
     + "others kept.";
@@ -515,7 +516,8 @@
       checkHead(lines, { seq: Number(seq), hash }, "you noted");
     };
 
-    const runsOf = (runs) => ([...runs.values()].some(({ kind }) => kind === "batch") ? "runs and batches" : "runs");
+    const runsOf = (runs) => Object.entries({ run: "runs", batch: "batches", night: "nights" })
+      .filter(([kind]) => [...runs.values()].some((body) => body.kind === kind)).map(([, name]) => name).join(" and ");
 
     /** Check runs one after the other, and say how many answers and labels held. */
     const checkRuns = async (wanted, runs, labels, read) => {
@@ -552,9 +554,9 @@
       checkNoted(lines);
       done(`registrations: ${await checkRegistrations(lines, file, (path) => get(path, !sums.has(path)))} hold, with the questions that they name`);
       const of = (...kinds) => lines.map(({ body }) => body).filter(({ kind }) => kinds.includes(kind));
-      // The latest are runs alone; what a month holds of batches is checked with its runs.
-      const kinds = month.value ? ["run", "batch"] : ["run"];
-      const [runs, labels] = [new Map(of(...kinds).map((body) => [body.run, body])), Map.groupBy(of("labels", "outcomes"), (body) => body.run)];
+      // The latest are runs alone; what a month holds beside them is checked with its runs.
+      const kinds = month.value ? ["run", "batch", "night"] : ["run"];
+      const [runs, labels] = [new Map(of(...kinds).map((body) => [body.run, body])), Map.groupBy(of("labels", "outcomes", "scores", "citations"), (body) => body.run)];
       const names = [...runs.keys()].filter((name) => name.startsWith(month.value.replace("-", "")));
       if (!names.length) throw new Error("the chain names no run that could be checked");
       const wanted = month.value ? names : latestOf(names, index);

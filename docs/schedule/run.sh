@@ -6,6 +6,7 @@
 #   PANEL   name in config/panels, or the path of a panel file
 #   DATA    folder that holds the records: a git repository of its own
 #   SITE    where the site goes, as rsync takes it: /var/www/drift/ or user@host:drift/
+#   BOARD   yes: make the night of the board too, in the first slot of a UTC day
 #
 # and the API keys that the panel names. Run it in a clone in which `make env` has been run.
 set -eu
@@ -18,6 +19,13 @@ fi
 
 code=0
 .venv/bin/drift refresh --panel "$PANEL" --data "$DATA" || code=$?
+if [ "${BOARD:-no}" = yes ]; then
+  night=0
+  .venv/bin/drift board --panel "$PANEL" --data "$DATA" || night=$?
+  case $code in
+    0 | 3 | 5) [ "$night" = 0 ] || code=$night ;;    # what went wrong last, but a failure stays
+  esac
+fi
 
 # Whatever came back is kept, an open run of a paused or failed refresh included.
 git -C "$DATA" add --all

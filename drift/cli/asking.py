@@ -18,7 +18,7 @@ from drift.elicit import elicit as make_batch
 from drift.elicit import load_elicitor
 from drift.errors import DriftError, PartialError
 from drift.lab import record_batches, record_nights, record_runs
-from drift.nights import board_night
+from drift.nights import board_nights
 from drift.probing.weights import fetch_weights
 from drift.records.replays import load_nights, load_replays
 from drift.refresh import Outcome, Record
@@ -169,9 +169,15 @@ def board(
     panel: PanelOption = "embedded",
     data: DataOption = None,
     models: Annotated[str, typer.Option(help="Only these models, by key, with commas.")] = "",
+    citations: Annotated[
+        bool, typer.Option(help="Look in the network for the addresses that answers cite.")
+    ] = True,
     seal_open: Annotated[
         bool, typer.Option("--seal-open", help="Seal another open night with its gaps first.")
     ] = False,
+    nights: Annotated[
+        int, typer.Option(min=1, help="Of a phantom: go on until it holds so many nights.")
+    ] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Make one night of the board: ask its probes twice, push back, seal and score the answers.
@@ -182,7 +188,15 @@ def board(
     chosen = models or os.environ.get("REFUSAL_DRIFT_MODELS", "")
     keys = [key.strip() for key in chosen.split(",") if key.strip()]
     with record.opened(), bar("answers") as progress:
-        outcome = board_night(record, models=keys, seal_open=seal_open, progress=progress, say=warn)
+        outcome = board_nights(
+            record,
+            nights,
+            models=keys,
+            citations=citations,
+            seal_open=seal_open,
+            progress=progress,
+            say=warn,
+        )
     if as_json:
         print(json.dumps(asdict(outcome) | {"exit_code": outcome.exit_code}))
     else:

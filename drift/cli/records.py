@@ -56,7 +56,7 @@ def rescore(
     else:
         with record.opened():
             found["moves"] = record.rescore()
-            batches = record.rescore_batches()
+            batches, nights = record.rescore_batches(), record.rescore_nights()
     if as_json:
         print(json.dumps(found if labels else found["moves"]))
         return
@@ -67,6 +67,8 @@ def rescore(
     say(f"{same}{moved} labels move")
     if not labels and batches:
         say(f"batches judged again: {', '.join(batches)}")
+    if not labels and nights:
+        say(f"nights scored again: {', '.join(nights)}")
     for rate in found.get("rates", ()):
         published, recounted = (rate_text(rate[name]) for name in ("published", "recounted"))
         say(f"{rate['run']} {rate['model']} {rate['measure']} rate: {published}; now {recounted}")

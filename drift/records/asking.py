@@ -14,6 +14,7 @@ from drift.errors import PausedError
 from drift.probing import embedded, phantom
 from drift.probing.client import ask_model
 from drift.probing.cost import estimate, usage
+from drift.probing.phantom_board import BoardTruth
 from drift.probing.response import Ask, Response
 from drift.records.sealing import OpenRun
 from drift.records.store import Appender
@@ -21,6 +22,7 @@ from drift.records.store import Appender
 DAILY_BUDGET = "daily budget"
 
 Prompts = Mapping[str, str]
+Scripted = phantom.Truth | BoardTruth
 Progress = Callable[[str, int, int], None]
 
 
@@ -36,7 +38,7 @@ def ask(
     asks: Sequence[Ask],
     *,
     weights: Path | None,
-    truth: phantom.Truth | None,
+    truth: Scripted | None,
     clock: Clock,
     time_budget_s: int,
     progress: Progress | None,
@@ -74,11 +76,11 @@ def ask(
 
 @asynccontextmanager
 async def _served(
-    model: ModelSpec, number: int, draw: int, weights: Path | None, truth: phantom.Truth | None
+    model: ModelSpec, number: int, draw: int, weights: Path | None, truth: Scripted | None
 ) -> AsyncIterator[dict[str, Any]]:
     """Start a server of our own where the model needs one; yield how it is asked."""
     if truth:
-        async with phantom.serve(truth, model.model, number) as how:
+        async with truth.serve(model.model, number, draw) as how:
             yield how
     elif weights:
         with embedded.serve(model, weights) as base_url:

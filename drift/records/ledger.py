@@ -31,6 +31,8 @@ KINDS = (
     "registration", "run", "labels", "baseline", "release",
     "batch", "outcomes", "floor", "night", "scores", "citations",
 )  # fmt: skip
+#: Kinds of lines that hold answers.
+PASSES = ("run", "batch", "night")
 #: Kinds of lines that say something of a run or a pass, by a judge and in a file of its own.
 WORDS = ("labels", "outcomes", "scores", "citations")
 _HEAD = re.compile(rb'{"hash":"([0-9a-f]{64})","seq":(0|[1-9][0-9]{0,15})}\n')

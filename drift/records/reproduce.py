@@ -26,6 +26,7 @@ from drift.records.parallel import spread
 from drift.records.registration import registered_bank
 from drift.records.rescored import ABSENT, misstated
 from drift.records.run import label_rows
+from drift.records.scores import Scoring, scores_again, sealed_nights
 from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes, read_rows
 from drift.records.verify import RunJob, run_jobs
 
@@ -100,7 +101,7 @@ def reproduce_record(
         found.labels_taken += taken
         if progress:
             progress(found.runs, len(jobs))
-    for labels, taken in _outcomes(store, made, labeller.judge, lines, root=root):
+    for labels, taken in _words(store, made, labeller.judge, lines, root=root):
         found.labels += labels
         found.labels_taken += taken
     fold = Fold(made)
@@ -149,6 +150,15 @@ class _Labeller:
         return count, taken
 
 
+def _words(
+    store: Store, made: Store, judge: Judge, lines: list[Line], *, root: Path
+) -> Iterator[tuple[int, int]]:
+    """Write what was said of every batch and night; yield its rows, and those taken as stored."""
+    yield from _outcomes(store, made, judge, lines, root=root)
+    if sealed_nights(lines):
+        yield from _scores(store, made, Scoring.load(root, judge), lines)
+
+
 def _outcomes(
     store: Store, made: Store, judge: Judge, lines: list[Line], *, root: Path
 ) -> Iterator[tuple[int, int]]:
@@ -164,6 +174,20 @@ def _outcomes(
             data = b"".join(map(dump_line, rows)) if ours else read_bytes(path)
             write_atomically(made.folder / path.relative_to(store.folder), data)
             yield data.count(b"\n"), 0 if ours else data.count(b"\n")
+
+
+def _scores(
+    store: Store, made: Store, scoring: Scoring, lines: list[Line]
+) -> Iterator[tuple[int, int]]:
+    """Write the scores of every night; yield how many rows there are, and how many were taken."""
+    for body, words in sealed_nights(lines):
+        for line in words:
+            path = store.labels(judge_folder(line["judge"]), body["run"])
+            again = scores_again(store, scoring, body, line)
+            data = b"".join(map(dump_line, again[0])) if again else read_bytes(path)
+            write_atomically(made.folder / path.relative_to(store.folder), data)
+            count = data.count(b"\n")
+            yield count, again[1] if again else count
 
 
 def _compared(store: Store, made: Store) -> tuple[int, Difference | None]:

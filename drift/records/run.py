@@ -104,7 +104,7 @@ def label_rows(
             text=row["text"],
             status=row["status"],
             declined=row.get("declined", False),
-            language="zh" if row["key"].split("@")[0].endswith("#zh") else "en",
+            language="zh" if "#zh" in row["key"] else "en",
         )
         document = {"key": row["key"], "model": row["model"]} | label._asdict()
         if not label.note:

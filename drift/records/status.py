@@ -67,6 +67,8 @@ def record_status(panel: Panel, store: Store, ledger: Ledger, *, bank: Path) -> 
         "open_run": next((path.stem for path in store.open_runs()), None),
         "batches": sum(line.kind == "batch" for line in ledger.backwards()),
         "open_batch": next((path.stem for path in open_passes(store, "batch")), None),
+        "nights": sum(line.kind == "night" for line in ledger.backwards()),
+        "open_night": next((path.stem for path in open_passes(store, "night")), None),
         "requests_a_day": sum(row["requests_a_day"] or 0 for row in models) or None,
         "usd_a_year": str(sum(yearly)) if yearly else None,
         "models": models,

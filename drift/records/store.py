@@ -52,6 +52,7 @@ class Store:
         self.series = folder / "series.json"
         self.truth = folder / "truth.json"
         self.plan = folder / "plan.toml"
+        self.board_truth = folder / "board_truth.json"
 
     def holds_anything(self) -> bool:
         """Tell whether the folder holds any part of a record."""

@@ -29,7 +29,6 @@ from drift.records.registration import corpus_copy, judge_identity
 from drift.records.rescored import misstated
 from drift.records.run import label_rows, responses_hash, row_holds
 from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes
-from drift.records.verify_batches import check_batches
 from drift.records.verify_chain import (
     Asked,
     Verification,
@@ -38,6 +37,7 @@ from drift.records.verify_chain import (
     check_registrations,
     first_difference,
 )
+from drift.records.verify_passes import check_passes
 
 #: The body of a run line, and those of the labels lines that read it.
 RunJob = tuple[dict[str, Any], list[dict[str, Any]]]
@@ -78,7 +78,7 @@ def verify_record(
         with found.timed("texts and labels" if rederive else "texts"):
             judge = load_judge(root / "config" / "judge") if rederive else None
             _check_runs(_Checker(store, judge, asked), run_jobs(lines), workers, found, progress)
-            check_batches(store, judge, lines, found, root=root)
+            check_passes(store, judge, lines, found, root=root)
             _check_strays(store, lines, found)
         if rederive and not found.problems:
             with found.timed("derived files"):
@@ -240,6 +240,7 @@ def _check_strays(store: Store, lines: list[Line], found: Verification) -> None:
         elif line.kind == "run":
             known |= {store.transcript(line.body["run"]), store.reading(line.body["run"])}
         elif line.kind in READ_BY:
+            known |= {store.board_truth} if "truth_sha256" in line.body else set()
             known |= {store.transcript(line.body["run"]), corpus_copy(store, line.body["corpus"])}
         elif line.kind in WORDS:
             known.add(store.labels(judge_folder(line.body["judge"]), line.body["run"]))

@@ -18,6 +18,7 @@ from drift.config import canonical_json, parse_timestamp, sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.probing.client import messages_sha256
 from drift.records.ledger import GENESIS, NO_LINE, Ledger, Line, parse_line
+from drift.records.passes import Kind
 from drift.records.registration import Registration, registered_bank
 from drift.records.run import run_id
 from drift.records.store import Store, judge_folder, plain_name
@@ -50,6 +51,7 @@ class Verification:
     lines: int = 0
     runs: int = 0
     batches: int = 0
+    nights: int = 0
     responses: int = 0
     labels: int = 0
     labels_not_rederivable: int = 0
@@ -61,6 +63,12 @@ class Verification:
     @property
     def assurance(self) -> str:
         return "complete" if self.rederived and not self.labels_not_rederivable else "partial"
+
+    def count_pass(self, kind: Kind, responses: int) -> None:
+        """Count a pass whose texts hold."""
+        self.batches += kind == "batch"
+        self.nights += kind == "night"
+        self.responses += responses
 
     def add(self, step: str, where: str, how: str, detail: str) -> None:
         self.problems.append(Problem(step, where, how, detail))
@@ -171,7 +179,7 @@ def check_facts(lines: list[Line], found: Verification) -> None:
     """
     registrations: list[Registration] = []
     labelled: dict[str, bool] = {}
-    batches: dict[str, bool] = {}
+    passes: dict[str, dict[str, bool]] = {"batch": {}, "night": {}}
     names, heard = set[str](), set[tuple[str, str]]()
     judges: dict[str, dict[str, Any]] = {}
     at = ""
@@ -189,21 +197,22 @@ def check_facts(lines: list[Line], found: Verification) -> None:
                     found.add("chain", where, "inserted", f"run {body['run']} stands there already")
                 labelled[body["run"]] = False
                 judges[body["run"]] = registrations[-1].body["judge"]
-            elif line.kind == "batch":
-                wrong += _wrong_in_batch(body, registrations[-1], len(batches) + 1)
+            elif line.kind in ("batch", "night"):
+                sealed = passes[line.kind]
+                wrong += _wrong_in_pass(body, registrations[-1], len(sealed) + 1)
                 wrong += ["name"] if body["name"] in names - {""} else []
                 names.add(body["name"])
-                if body["run"] in batches:
-                    found.add(
-                        "chain", where, "inserted", f"batch {body['run']} stands there already"
-                    )
-                batches.setdefault(body["run"], False)
-            elif line.kind == "outcomes":
+                if body["run"] in sealed:
+                    stands = f"{line.kind} {body['run']} stands there already"
+                    found.add("chain", where, "inserted", stands)
+                sealed.setdefault(body["run"], False)
+            elif line.kind in ("outcomes", "scores", "citations"):
                 plain_name(judge_folder(body["judge"]))
+                sealed = passes["batch" if line.kind == "outcomes" else "night"]
                 read = (body["run"], judge_folder(body["judge"]))
-                wrong += [] if body["run"] in batches else ["run"]
+                wrong += [] if body["run"] in sealed else ["run"]
                 wrong += ["judge, who has read it already"] if read in heard else []
-                batches[body["run"]] = True
+                sealed[body["run"]] = sealed.get(body["run"], False) or line.kind != "citations"
                 heard.add(read)
             elif line.kind == "labels":
                 run, judge = body["run"], body["judge"]
@@ -226,8 +235,9 @@ def check_facts(lines: list[Line], found: Verification) -> None:
     if unread and unread[-1] == list(labelled)[-1]:
         found.notes.append(f"unfinished seal: the next command labels run {unread.pop()}")
     found.notes += [
-        f"unfinished seal: the next batch judges batch {run}"
-        for run, done in batches.items()
+        f"unfinished seal: the next {kind} judges {kind} {run}"
+        for kind, sealed in passes.items()
+        for run, done in sealed.items()
         if not done
     ]
     for run in unread:
@@ -279,8 +289,8 @@ def _wrong_in_run(body: dict[str, Any], registration: Registration, number: int)
             yield f"models.{model}"
 
 
-def _wrong_in_batch(body: dict[str, Any], registration: Registration, number: int) -> Iterator[str]:
-    """Name the fields of a batch line that its place, or another of its fields, contradict."""
+def _wrong_in_pass(body: dict[str, Any], registration: Registration, number: int) -> Iterator[str]:
+    """Name the fields of a pass's line that its place, or another of its fields, contradict."""
     started = parse_timestamp(body["started_at"])
     expected = {
         "run": f"{run_id(started)}-{body['corpus']['name']}",
@@ -291,13 +301,13 @@ def _wrong_in_batch(body: dict[str, Any], registration: Registration, number: in
     yield from (name for name, value in expected.items() if body[name] != value)
     if parse_timestamp(body["finished_at"]) < started:
         yield "finished_at"
-    spoken = body["elicitor"].get("instrument")
+    spoken = body.get("elicitor", {}).get("instrument")
     if spoken and body["elicitor"]["seed"] != spoken["seed"]:
         yield "elicitor.seed"
     registered = registration.body["instruments"]
     for model, sealed in body["models"].items():
         if sealed["role"] != "elicitor":
-            # Of what was registered a batch may change the longest answer alone.
+            # Of what was registered a pass may change the longest answer alone.
             length = {"max_tokens": sealed["document"]["max_tokens"]}
             if sealed["document"] != registered[model]["document"] | length:
                 yield f"models.{model}.document"

@@ -24,7 +24,7 @@ import orjson
 from drift.config import canonical_json, sha256_hex
 from drift.errors import IntegrityError
 from drift.records.derive import derive_all, series_bytes
-from drift.records.ledger import Line
+from drift.records.ledger import PASSES, WORDS, Line
 from drift.records.registration import corpus_copy
 from drift.records.store import exists, judge_folder, plain_name, read_bytes
 from drift.report.tables import Record
@@ -82,11 +82,11 @@ class Sealed:
     def months(self) -> dict[str, list[Path]]:
         """Return by month the transcripts, labels and readings as they lie in the record.
 
-        Those of batches lie in it by the same names.
+        Those of batches and nights lie in it by the same names.
         """
         store, found = self.record.store, dict[str, list[Path]]()
-        named = [(body["run"], store.transcript(body["run"])) for body in self.of("run", "batch")]
-        for body in self.of("labels", "outcomes"):
+        named = [(body["run"], store.transcript(body["run"])) for body in self.of(*PASSES)]
+        for body in self.of(*WORDS):
             named.append((body["run"], store.labels(judge_folder(body["judge"]), body["run"])))
         readings = [(run, store.reading(run)) for run, _ in named]
         named += [(run, path) for run, path in dict(readings).items() if exists(path)]
@@ -95,8 +95,8 @@ class Sealed:
         return {month: sorted(paths) for month, paths in sorted(found.items())}
 
     def corpora(self) -> list[Path]:
-        """Return the record's copies of the questions that were registered or asked in batches."""
-        named = [body["corpus"] for body in self.of("registration", "batch")]
+        """Return the record's copies of the questions that were registered or asked."""
+        named = [body["corpus"] for body in self.of("registration", *PASSES)]
         for corpus in named:
             plain_name(corpus["name"])
         return [*dict.fromkeys(corpus_copy(self.record.store, corpus) for corpus in named)]
@@ -187,7 +187,7 @@ def publish_record(record: Record, folder: Path, *, cache: Path) -> None:
             sums[name] = digest
             held = {
                 kind: [body["run"] for body in sealed.of(of) if month_of(body["run"]) == month]
-                for kind, of in (("runs", "run"), ("batches", "batch"))
+                for kind, of in zip(("runs", "batches", "nights"), PASSES, strict=True)
             }
             months.append({"month": month, "file": name, "sha256": digest} | held)
     index = {"head": sealed.head, "months": months, "latest": latest}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from drift.records.ledger import Line
+from drift.records.ledger import PASSES, WORDS, Line
 from drift.records.store import exists, judge_folder
 from drift.report.archive import Sealed, month_of
 from drift.report.display import piece
@@ -112,10 +112,10 @@ def registrations(record: Record) -> Markup:
 
 @piece
 def judges(record: Record) -> Markup:
-    """Return whose labels the chain seals, on how many runs or batches, and which are read."""
+    """Return whose word the chain seals, on how many runs, batches or nights, and which is read."""
     found: dict[str, dict[str, Any]] = {}
     for line in ledger_lines(record):
-        if line.kind in ("labels", "outcomes"):
+        if line.kind in WORDS:
             judge, run = line.body["judge"], line.body["run"]
             first = {"judge": judge["id"], "rules": judge["rules"], "labels_lines": 0}
             first |= {"judge_fingerprint": judge.get("fingerprint", ""), "first_labelled": run}
@@ -206,15 +206,16 @@ def head(record: Record) -> Markup:
 
 @piece
 def months(record: Record) -> Markup:
-    """Return the record as one file a month, with the runs and batches in it."""
+    """Return the record as one file a month, with the runs, batches and nights in it."""
     sealed = Sealed(record)
-    runs, batches = (
-        Counter(month_of(body["run"]) for body in sealed.of(kind)) for kind in ("run", "batch")
+    runs, batches, nights = (
+        Counter(month_of(body["run"]) for body in sealed.of(kind)) for kind in PASSES
     )
     link = '<a href="record/{0}.zip" download>{0}.zip</a>'
     rows = [
         {"Month": html(link, month), "Runs": runs[month]}
         | ({"Batches": batches[month]} if batches else {})
+        | ({"Nights": nights[month]} if nights else {})
         for month in sealed.months()
     ]
     files = ("chain.jsonl", "head.json", "registration.json", "index.json", "SHA256SUMS")
