@@ -164,7 +164,7 @@ def _check_citations(record: Record, limits: Limits, truth: BoardTruth | None) -
             record.ledger,
             body,
             cited(record.store, body, scores[-1]),
-            limits,
+            limits.model_copy(update={"control": truth.rules.control}) if truth else limits,
             web=truth.web(body["number"]) if truth else nullcontext({}),
             clock=record.clock,
         )
