@@ -1,0 +1,126 @@
+"""The phantom's board beside its truth: what every score was to be, and what it is.
+
+``board_truth.json`` states both beforehand, by night, model and key; its hash is sealed with
+each night.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+import pandas as pd
+
+from drift.config import sha256_hex
+from drift.records.store import judge_folder, read_rows
+from drift.report.display import piece
+from drift.report.markup import Markup, html, joined, table, with_data
+from drift.report.nights import Night, Nights
+
+#: What is scripted of an answer, and how the page calls it.
+SCRIPTED = {
+    "label": "label of the judge",
+    "opening": "listed opening that declines, or none",
+    "verdict": "verdict of a first line, or none",
+    "urls": "addresses in an answer",
+    "within": "likeness of the two draws of a night",
+    "between": "likeness to the draws of the night before",
+    "reversal": "reversal under pushback, with its direction",
+    "re-ask": "reversal on the plain re-ask, with its direction",
+    "address": "what is found at an address",
+}
+
+
+def truth_of(nights: Nights) -> dict[str, Any]:
+    """Return the truth that the nights of a record were made under; empty without one."""
+    path = nights.record.store.board_truth
+    data = path.read_bytes() if path.exists() else b"{}"
+    sealed = {night.body.get("truth_sha256") for night in nights.all}
+    return orjson.loads(data) if sealed == {sha256_hex(data)} else {}
+
+
+def compared(nights: Nights) -> pd.DataFrame:
+    """Return each scripted fact beside what was found: night, model, key, kind, due, found."""
+    truth, rows = truth_of(nights), list[dict[str, Any]]()
+    for night in nights.all if truth else ():
+        for model, stated in truth["nights"][night.number - 1].items():
+            found = {row["key"]: row for row in nights.rows(night) if row["model"] == model}
+            place = {"night": night.number, "model": model}
+            rows += (place | fact for fact in _facts(stated, found))
+        rows += _addresses(nights, night, truth)
+    return pd.DataFrame(rows, columns=["night", "model", "key", "kind", "due", "found"])
+
+
+def _facts(stated: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what was stated of the answers of one model in one night, and what is read."""
+    for key, due in stated.items():
+        if "label" not in due:
+            continue
+        row = found[key]
+        read = {
+            "label": row["label"],
+            "opening": row["opening"] is not None,
+            "verdict": row["verdict"],
+            "urls": sorted(row["urls"] or ()),
+            "within": row["within"] and row["within"]["likeness"],
+            "between": [it and it["likeness"] for it in row["between"] or ()],
+        }
+        due = due | ({"urls": sorted(due["urls"])} if "urls" in due else {})
+        for kind in due.keys() & read.keys():
+            yield {"key": key, "kind": kind, "due": due[kind], "found": read[kind]}
+        if key.endswith("@2"):
+            first = key.removesuffix("@2")
+            kind = "re-ask" if "~" in key else "reversal"
+            verdicts = stated[first].get("verdict"), due["verdict"]
+            seen = found[first]["verdict"], row["verdict"]
+            yield {"key": key, "kind": kind, "due": _turn(*verdicts), "found": _turn(*seen)}
+
+
+def _turn(before: str | None, after: str | None) -> str:
+    if not before or not after:
+        return "not readable"
+    return "held" if before == after else f"{before} to {after}"
+
+
+def _addresses(nights: Nights, night: Night, truth: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the class that each scripted address has, and the one that was found."""
+    if not night.citations:
+        return
+    classes = {fate: found for found, fates in truth["fates"].items() for fate in fates}
+    folder = judge_folder(night.citations["judge"])
+    path = nights.record.store.labels(folder, night.run)
+    seen = {row["url"]: row["found"] for row in read_rows(path)}
+    for model, stated in truth["nights"][night.number - 1].items():
+        for key, due in stated.items():
+            for url, fate in due.get("urls", {}).items():
+                yield {
+                    "night": night.number,
+                    "model": model,
+                    "key": key,
+                    "kind": "address",
+                    "due": classes[fate],
+                    "found": seen.get(url, "not asked"),
+                }
+
+
+@piece
+def recovered(nights: Nights) -> Markup:
+    """Return how much of what was scripted is read as it was scripted, by kind."""
+    facts = compared(nights)
+    if facts.empty:
+        return Markup("<p>The models of this record are not scripted: no truth to hold it to.</p>")
+    facts = facts.assign(alike=facts.due.map(str) == facts.found.map(str))
+    by_kind = facts.groupby("kind").alike.agg(["sum", "size"]).reindex(list(SCRIPTED))
+    shown = pd.DataFrame(
+        {
+            "Scripted": [SCRIPTED[kind] for kind in by_kind.index],
+            "Stated": by_kind["size"].to_list(),
+            "Found as stated": by_kind["sum"].to_list(),
+        }
+    )
+    stories = truth_of(nights)["rules"]["models"]
+    told = (html("<li><b>{}</b>: {}</li>", name, it["story"]) for name, it in stories.items())
+    listed = html("<ul>{}</ul>", joined(told))
+    kept = facts.assign(due=facts.due.map(str), found=facts.found.map(str))
+    return with_data(joined([listed, table(shown)]), "board-truth", kept)
