@@ -309,6 +309,5 @@ def _likeness(one: Said, two: Said) -> Likeness | None:
     if one.text == two.text:
         return "equal"
     if one.base != two.base:
-        # Addresses are words too: with the same ones below it no text is another altogether.
-        return "changed" if one.urls and one.urls == two.urls else "rewrite"
+        return "rewrite"
     return "near" if (one.reworded, one.fault) == (two.reworded, two.fault) else "changed"
