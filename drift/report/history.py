@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import string
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import product
@@ -20,6 +20,7 @@ from drift.records.store import judge_folder, read_rows
 from drift.report.markup import Markup, html
 from drift.report.nightly import said
 from drift.report.nights import MISSING, NOT_ASKED, Night, Nights
+from drift.report.tables import each
 
 #: Nights that are shown, the newest.
 NIGHTS = 30
@@ -165,15 +166,23 @@ class History:
         found = [known[url]["found"] if url in known else "unchecked" for url in row["urls"]]
         return ", ".join(found or ["none"])
 
-    def line(self, rows: Mapping[int, Any], track: str) -> Markup:
-        """Return a line of signs, one for each night, from the rows of a place by night."""
-        name, signs = TRACKS[track]
+    @cached_property
+    def lines(self) -> dict[Place, dict[int, Any]]:
+        """The rows of the frame of each place by the number of the night."""
+        found = defaultdict[Place, dict[int, Any]](dict)
+        for row in each(self.frame):
+            found[row.probe, row.model][row.night] = row
+        return found
+
+    def line(self, place: Place, track: str) -> Markup:
+        """Return a line of signs, one for each night."""
+        (name, signs), rows = TRACKS[track], self.lines[place]
         words = [getattr(rows[it], track) if it in rows else NOT_ASKED for it in self.by_number]
-        each = [word.split(", ") for word in words]
-        counts = Counter(it for of in each for it in of)
+        parts = [word.split(", ") for word in words]
+        counts = Counter(it for of in parts for it in of)
         counted = ", ".join(f"{n} {it}" for it, n in counts.items())
         spoken = f"{name}, {len(words)} nights: {counted}; the latest {words[-1]}"
-        signed = ("".join(signs[it] for it in of[:SHOWN]) + "+" * (len(of) > SHOWN) for of in each)
+        signed = ("".join(signs[it] for it in of[:SHOWN]) + "+" * (len(of) > SHOWN) for of in parts)
         return html(LINE, name, spoken, (" " if track == "addresses_found" else "").join(signed))
 
 

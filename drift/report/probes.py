@@ -1,48 +1,34 @@
-"""The page of probes: each with every model's nights in signs, and two nights' texts side by side.
-
-What a text does not share with the other is marked by the rule of
-:func:`drift.report.cards.differences`: words, in Chinese characters.
-"""
+"""The page of probes: each with every model's nights in lines of signs, and its texts behind."""
 
 from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Mapping
+from itertools import groupby, product
 from typing import Any
 
 import pandas as pd
 
 from drift.board import Probe
-from drift.report.cards import Range, differences
 from drift.report.display import Shown, shown
 from drift.report.history import (
     ABSENT,
     LIKENESS,
-    NO_COMPARISON,
-    SHOWN,
-    UNREADABLE,
     History,
     Place,
-    Row,
     answered,
 )
-from drift.report.markup import Markup, escaped, fill, html, joined, table, with_data
+from drift.report.markup import Markup, fill, html, joined, table, with_data
 from drift.report.metrics import NO_NIGHT
 from drift.report.nightly import said
 from drift.report.nights import MISSING
-from drift.report.pages import anchor, chip
-from drift.report.tables import each
+from drift.report.pages import anchor
+from drift.report.sides import compared, other
 from drift.report.transcripts import ROOM
 
-#: An answer is shown and compared up to so many characters and bytes of HTML.
-CHARACTERS, BYTES = 1_000, 2_400
-#: Stretches of a text that are marked, and characters of an address that are shown.
-MARKS, URL = 60, 200
 #: Bytes of HTML that one probe's lines of signs take for one model.
 LINES = 2_000
-ALIKE = Markup("<p>All four answers to the probe are one text.</p>")
 FULL = Markup("<p>The page has no room for these texts; the record holds them.</p>")
 #: The lines of signs by category of probe.
 BESIDE = {
@@ -61,7 +47,8 @@ CHOICES = {
 CHOICE = '<label><input type="radio" name="{0}" id="{0}-{1}"{2}> {3}</label>'
 HIDE = (
     ".drift-probes:has(#model-{}:checked):has(#differs-{}:checked) "
-    ":is(.drift-probe:not(:has({of})),.drift-asked:not({of})){{display:none}}"
+    ":is(.drift-kind:not(:has({of})),.drift-probe:not(:has({of})),.drift-asked:not({of}))"
+    "{{display:none}}"
 )
 
 
@@ -100,154 +87,27 @@ def newest(history: History) -> Markup:
 @of_history
 def answers(history: History) -> Markup:
     """Return every probe with each model's line of signs, its texts folded."""
-    bodies, left = dict[Place, list[Markup]](), ROOM - LINES * len(history.rows)
-    for place in history.rows:
-        body = _compared(history, place)
-        left -= len(body.encode())
-        bodies[place] = [body if left > 0 else FULL]
-    others, nights = _others(history, left)
-    for place, folded in others.items():
-        bodies[place].append(folded)
-    lines = defaultdict[Place, dict[int, Any]](dict)
-    for row in each(history.frame):
-        lines[row.probe, row.model][row.night] = row
-    differs = {place: _differs(history, place, rows) for place, rows in lines.items()}
-    parts, category = [_chooser(history, differs.values())], ""
+    bodies, nights = _bodies(history)
+    parts = [_chooser(history)]
     if nights < len(history.nights.all):
         kept = "Besides those compared, the texts of the newest {} of {} nights have room here."
         parts.append(html(f"<p>{kept}</p>", nights, len(history.nights.all)))
-    for arm, probe in history.probes.items():
-        if probe.category != category:
-            category = probe.category
-            parts.append(html('<h2 id="topic-{0}">{0}</h2>', category))
-        rows = [
-            _asked(history, place, lines[place], differs[place], joined(body, "\n"))
-            for place, body in bodies.items()
-            if place[0] == arm
-        ]
-        parts.append(_section(history, probe, rows))
+    kind = '<div class="drift-kind"><h2 id="topic-{0}">{0}</h2>\n{1}</div>'
+    for category, probes in groupby(history.probes.values(), lambda probe: probe.category):
+        sections = joined((_section(history, probe, bodies) for probe in probes), "\n")
+        parts.append(html(kind, category, sections))
     return html('<div class="drift-probes">{}</div>', joined(parts, "\n"))
 
 
-def _compared(history: History, place: Place) -> Markup:
-    """Return what a model answered to a probe in the two nights that are compared."""
-    pair, by_night = history.pairs.get(place[1]), history.rows[place]
-    if not pair or not by_night.keys() >= {*pair}:
-        return html("<p>No two nights of this probe and model can be compared.</p>")
-    board = history.board(history.by_number[pair[1]])
-    old, new = (by_night[number] for number in pair)
-    firsts = [row for rows in (old, new) for (_, turn), row in rows.items() if turn == 1]
-    alike = all(map(said, firsts)) and len({row["text"] for row in firsts}) == 1
-    parts = [ALIKE if alike else _distances(pair, old[1, 1], new[1, 1])]
-    for draw, question in ((1, board.pushback), (2, board.reask)):
-        if draw == 1 or not alike:
-            parts += [html("<p><b>Draw {}</b></p>", draw), _sides(history, place, pair, (draw, 1))]
-        if (draw, 2) in new:
-            asked = '<p class="drift-question"><b>Draw {}, {}</b> <q>{}</q></p>'
-            parts.append(html(asked, draw, answered(draw, 2), question))
-            parts.append(_sides(history, place, pair, (draw, 2)))
-    return joined(parts, "\n")
-
-
-def _distances(pair: tuple[int, int], old: Row, new: Row) -> Markup:
-    """Return how far the four answers are from each other, between the nights and within each."""
-    between = new["between"] or [None] * 4
-    draws = ((1, 1), (1, 2), (2, 1), (2, 2))
-    named = [
-        (f"draw {then} – draw {now}", found)
-        for (now, then), found in zip(draws, between, strict=True)
-    ]
-    named += [
-        (f"within night {pair[0]}", old["within"]),
-        (f"within night {pair[1]}", new["within"]),
-    ]
-    rows = [
-        {f"Night {pair[0]} – night {pair[1]}": name}
-        | {it.capitalize(): _number(found, it) for it in ("words", "pairs", "encoder")}
-        | {"Likeness": (found and found["likeness"]) or NO_COMPARISON}
-        for name, found in named
-    ]
-    return table(pd.DataFrame(rows))
-
-
-def _number(found: Row | None, metric: str) -> str:
-    return "–" if not found or found[metric] is None else f"{found[metric]:.3f}"
-
-
-def _sides(history: History, place: Place, pair: tuple[int, int], at: tuple[int, int]) -> Markup:
-    """Return one answer in both nights side by side; once, if both are the same text."""
-    old, new = (history.rows[place][number][at] for number in pair)
-    texts = [_cut(row["text"]) for row in (old, new)]
-    same = said(old) and said(new) and old["text"] == new["text"]
-    changed = differences(*texts) if said(old) and said(new) else ([], [])
-    sides = [
-        _side(history, place, number, row, text, ranges, tag)
-        for number, row, text, ranges, tag in zip(
-            pair, (old, new), texts, changed, ("del", "ins"), strict=True
-        )
-    ]
-    alike = "<p>The same text in night {} and in night {}:</p>\n{}"
-    if same:
-        return html(alike, *pair, sides[1])
-    return html('<div class="drift-sides">{}\n{}</div>', *sides)
-
-
-def _cut(text: str) -> str:
-    """Return as much of a text as is shown and compared."""
-    room = CHARACTERS
-    while len(escaped(text[:room]).encode()) > BYTES:
-        room //= 2
-    return text[:room]
-
-
-def _side(
-    history: History,
-    place: Place,
-    number: int,
-    row: Row,
-    text: str,
-    changed: Sequence[Range],
-    tag: str,
-) -> Markup:
-    facts = (
-        [("Text", history.letters(place)[row["text"]])] if said(row) and row["turn"] == 1 else []
-    )
-    facts += [("Opening", row["opening"])] if row["opening"] else []
-    if said(row) and place[0].startswith("stance/"):
-        facts.append(("Verdict", row["verdict"] or UNREADABLE))
-    if said(row) and row["status"] != "ok":
-        facts.append(("Status", row["status"]))
-    known, asked = history.addresses(number), "<code>{}</code> {} ({})"
-    for url in (row["urls"] or ())[:SHOWN]:
-        found = known.get(url, {"found": "unchecked", "reason": "not looked for"})
-        why = ", ".join(str(found[it]) for it in ("http", "reason") if found.get(it))
-        facts.append(("Address", html(asked, url[:URL], found["found"], why)))
-    return fill(
-        history.nights.record.root,
-        "side",
-        head=f"Night {number}",
-        run=row["run"],
-        chip=chip(row["label"] or row["status"]),
-        text=_marked(text, changed, tag, row),
-        facts=joined(html("<div><dt>{}</dt><dd>{}</dd></div>", *fact) for fact in facts),
-    )
-
-
-def _marked(text: str, changed: Sequence[Range], tag: str, row: Row) -> Markup:
-    """Return a text with what changed in it marked, and a word on what is left out."""
-    parts, at, cut = list[object](), 0, '\n<i class="drift-cut">{}</i>'
-    for start, end in changed[:MARKS]:
-        parts += [text[at:start], html("<{0}>{1}</{0}>", Markup(tag), text[start:end])]
-        at = end
-    parts.append(text[at:])
-    if not text:
-        parts.append(html(cut, "no text"))
-    if len(text) < len(row["text"]):
-        kept = "The first {:,} of {:,} characters are shown and compared."
-        parts.append(html(cut, kept.format(len(text), len(row["text"]))))
-    if len(changed) > MARKS:
-        parts.append(html(cut, f"{len(changed) - MARKS} further differences are not marked."))
-    return joined(parts)
+def _bodies(history: History) -> tuple[dict[Place, Markup], int]:
+    """Return what is folded behind the lines of signs, and the nights whose texts all have room."""
+    bodies, left = dict[Place, Markup](), ROOM - LINES * len(history.rows)
+    for place in history.rows:
+        body = compared(history, place)
+        left -= len(body.encode())
+        bodies[place] = body if left > 0 else FULL
+    others, nights = _others(history, left)
+    return {place: joined([body, others.get(place, "")]) for place, body in bodies.items()}, nights
 
 
 def _others(history: History, left: int) -> tuple[dict[Place, Markup], int]:
@@ -264,7 +124,7 @@ def _others(history: History, left: int) -> tuple[dict[Place, Markup], int]:
                 answer = (answered(*at), row["text"])
                 if said(row) and answer not in seen[place]:
                     seen[place].add(answer)
-                    fresh.append((place, _other(history, place, answer)))
+                    fresh.append((place, other(history, place, answer)))
         left -= sum(len(it.encode()) for _, it in fresh)
         if left < 0:
             break
@@ -282,18 +142,9 @@ def _in_pair(history: History, place: Place) -> set[tuple[str, str]]:
     return {(answered(*at), row["text"]) for of in rows for at, row in of}
 
 
-def _other(history: History, place: Place, answer: tuple[str, str]) -> Markup:
-    to, text = answer
-    where, shown = history.texts(place)[answer], _cut(text)
-    name = to.capitalize() or html("<b>{}</b>", history.letters(place)[text])
-    head = html("{}, {} times, first in night {} as draw {}", name, len(where), *where[0])
-    body = _marked(shown, (), "", {"text": text})
-    return html('<div class="drift-response"><p>{}</p><pre>\n{}</pre></div>', head, body)
-
-
-def _differs(history: History, place: Place, lines: Mapping[int, Any]) -> list[str]:
+def _differs(history: History, place: Place) -> list[str]:
     """Return which of :data:`CHOICES` the compared answers of a probe and model belong to."""
-    pair = history.pairs.get(place[1])
+    pair, lines = history.pairs.get(place[1]), history.lines[place]
     if not pair or not lines.keys() >= {*pair}:
         return []
     old, new = (lines[number] for number in pair)
@@ -304,12 +155,12 @@ def _differs(history: History, place: Place, lines: Mapping[int, Any]) -> list[s
     return [name for name, met in of.items() if met]
 
 
-def _chooser(history: History, differs: Iterable[Sequence[str]]) -> Markup:
+def _chooser(history: History) -> Markup:
     """Return the choice of a model and of what differs, which works without a script."""
-    counts = Counter(it for found in differs for it in found)
+    counts = Counter(it for place in history.rows for it in _differs(history, place))
     offered = {
         "model": ["all", *history.nights.models],
-        "differs": [f"{said} ({counts[it]})" if it else said for it, said in CHOICES.items()],
+        "differs": [f"{name} ({counts[it]})" if it else name for it, name in CHOICES.items()],
     }
     choices = {
         name: joined(
@@ -325,30 +176,25 @@ def _chooser(history: History, differs: Iterable[Sequence[str]]) -> Markup:
     return fill(history.nights.record.root, "choose", style=Markup("\n".join(hide)), **choices)
 
 
-def _asked(
-    history: History, place: Place, lines: Mapping[int, Any], differs: Iterable[str], body: Markup
-) -> Markup:
+def _asked(history: History, place: Place, body: Markup) -> Markup:
     """Return a model's lines of signs for a probe, its texts folded behind them."""
     arm, model = place
     beside = BESIDE.get(history.probes[arm].category, ())
-    tracks = [
-        history.line(lines, it) for it in ("likeness", "within_likeness", "declines", *beside)
-    ]
-    letters = [history.line(lines, it) for it in ("text_1", "text_2")]
+    tracks = ["likeness", "within_likeness", "declines", *beside]
     return fill(
         history.nights.record.root,
         "asked",
         anchor=f"{address(arm)}--{model}",
         number=history.nights.models.index(model) + 1,
-        differs=" ".join(f"drift-{it}" for it in differs),
+        differs=" ".join(f"drift-{it}" for it in _differs(history, place)),
         model=model,
-        lines=joined(tracks, " "),
-        letters=joined(letters, " "),
+        lines=joined((history.line(place, it) for it in tracks), " "),
+        letters=joined((history.line(place, it) for it in ("text_1", "text_2")), " "),
         body=body,
     )
 
 
-def _section(history: History, probe: Probe, rows: Iterable[Markup]) -> Markup:
+def _section(history: History, probe: Probe, bodies: Mapping[Place, Markup]) -> Markup:
     boards = {night.number: history.board(night).by_id for night in history.shown}
     asked = {number: of[probe.id].prompt for number, of in boards.items() if probe.id in of}
     other = [str(number) for number, prompt in asked.items() if prompt != probe.prompt]
@@ -362,7 +208,7 @@ def _section(history: History, probe: Probe, rows: Iterable[Markup]) -> Markup:
         prompt=probe.prompt,
         why=probe.why,
         reworded=html(reworded, ", ".join(other)) if other else "",
-        rows=joined(rows, "\n"),
+        rows=joined((_asked(history, it, bodies[it]) for it in bodies if it[0] == probe.id), "\n"),
     )
 
 

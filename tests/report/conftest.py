@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import report.boarding
 import report.climbing
 import report.synthetic
 
@@ -105,6 +106,18 @@ def climbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = copy_project(tmp_path_factory.mktemp("climbed"))
     keep(root, "instrument", "ladders", "integrity")
     report.climbing.climb(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", _without_quarto())
+        build_site(root=root, records=[RecordRef("test", root / "data" / "test")])
+    return root
+
+
+@pytest.fixture(scope="session")
+def boarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A built project whose record ``test`` holds a run and the nights of its story."""
+    root = copy_project(tmp_path_factory.mktemp("boarded"))
+    keep(root, "board", "probes", "integrity")
+    report.boarding.board(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", _without_quarto())
         build_site(root=root, records=[RecordRef("test", root / "data" / "test")])
