@@ -704,6 +704,7 @@ def test_a_hostile_reply_is_dead_and_ends(name: str) -> None:
 def test_silence_is_given_one_timeout_and_no_get() -> None:
     night = check(lambda seen: repeated(HEAD_OK, b"a", 0.02), "http://a.org/", limits=BRIEF)
     assert (night.one.reason, night.one.attempts) == ("no reply in 1 s", 1)
+    assert night.web.sent < 300, "a byte every 20 ms: six times as many as a second holds"
 
 
 @pytest.mark.parametrize(
@@ -884,7 +885,8 @@ def test_a_night_that_was_cut_goes_on_with_the_same_sample() -> None:
     assert sorted(begun + [row.url for row in rest.kept]) == sorted(urls)
     found = {row.url: row.found for row in whole.kept}
     assert all(row.found == found[row.url] for row in rest.kept)
-    assert check(OK, *urls, limits=SHORT, done=urls).looked_up == {}
+    nothing = check(OK, *urls, limits=SHORT, done=urls, names={"example.org": []})
+    assert (nothing.kept, nothing.looked_up) == ([], {})
 
 
 def test_what_the_budget_does_not_reach_is_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
