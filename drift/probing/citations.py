@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import re
 import socket
 import ssl
 import time
@@ -43,7 +42,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Any, Literal, get_args
 
 import httpcore
@@ -52,6 +50,7 @@ from pydantic import Field
 
 from drift import __version__
 from drift.config import Clock, Strict, sha256_hex, timestamp
+from drift.probing.addresses import LOCAL, PORTS, Verdict, host_of, is_ipv4, public, target_of
 
 Found = Literal["resolvable", "blocked", "dead", "nonexistent domain", "malformed", "unchecked"]
 CLASSES: tuple[str, ...] = get_args(Found)
@@ -64,11 +63,6 @@ _WALLS = frozenset({401, 403, 429, 451, 503})
 #: What HEAD may be believed of: these do not depend on the method.
 _FIRM = frozenset({401, 429, 451})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_PORTS = {"http": 80, "https": 443}
-#: Names that no public server has (RFC 6761, 6762, 7686, 8375, and ICANN's .internal).
-_LOCAL = (".localhost", ".local", ".internal", ".onion", ".home.arpa")
-_UNWRITABLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 #: Failures that are this machine's: no route, no socket, no permission.
 _OURS = {errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 _OURS |= {errno.EMFILE, errno.ENFILE, errno.EPERM, errno.EACCES}
@@ -78,18 +72,6 @@ _HEADERS: dict[bytes | str, bytes | str] = {
     "accept-encoding": "identity",
     "connection": "close",
 }
-#: Special-purpose networks of IANA's registries, multicast, and Azure's metadata address. Of
-#: IPv6 only 2000::/3 is public: that leaves out mapped, NAT64, local and multicast addresses.
-_PUBLIC_6 = ip_network("2000::/3")
-_SPECIAL = [
-    ip_network(network)
-    for network in """
-    0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12
-    192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16
-    192.175.48.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
-    2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20
-    """.split()
-]
 
 
 class Limits(Strict):
@@ -132,15 +114,7 @@ class Checked:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-class _Verdict(Exception):
-    """Ends a visit: what was found (or *guarded*) and why."""
-
-    def __init__(self, found: str, reason: str) -> None:
-        super().__init__(reason)
-        self.found, self.reason = found, reason
-
-
-class _Broken(_Verdict):
+class _Broken(Verdict):
     """The server took the request and broke off before the end of the headers."""
 
 
@@ -155,74 +129,6 @@ async def lookup(host: str, port: int) -> list[Address]:
     return [(str(entry[4][0]), int(entry[4][1])) for entry in found]
 
 
-def public(ip: str) -> bool:
-    """Whether the literal address `ip` is one of the public internet.
-
-    Addresses in which an IPv4 address is embedded (mapped, NAT64, 6to4, Teredo) are not, so
-    that nothing depends on how they are unwrapped.
-    """
-    try:
-        address = ip_address(ip)
-    except ValueError:
-        return False
-    if address.version == 6 and (address not in _PUBLIC_6 or "%" in ip):
-        return False
-    return not any(address in network for network in _SPECIAL)
-
-
-def target_of(text: str, length: int = 8000) -> httpx.URL:
-    """Return what is requested for the URL `text`: an ASCII host, no fragment.
-
-    Raises
-    ------
-    _Verdict
-        It is malformed: longer than `length`, with white space, control characters or
-        surrogates, not http or https, with credentials, a port that is no number from 1 to
-        65535, no host, a host that IDNA 2008 cannot write, that is neither a name of at least
-        two labels (or ``localhost``) nor an address, an IPv4 address other than four decimal
-        numbers, or an IPv6 address with a zone.
-    """
-    scheme, mark, rest = text.partition("://")
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    parts = re.fullmatch(r"(\[[^\[\]%]+\]|[^\[\]:]+)(?::([0-9]{0,5}))?", authority)
-    faults = {
-        f"longer than {length} characters": len(text) > length,
-        "white space or control characters": _UNWRITABLE.search(text),
-        "not http or https": not mark or scheme.lower() not in _PORTS,
-        "credentials": "@" in authority,
-        "no usable host or port": not parts or not 0 < int(parts[2] or 80) < 65536,
-    }
-    try:
-        url = httpx.URL("" if any(faults.values()) else text)
-    except (httpx.InvalidURL, ValueError):
-        url = httpx.URL()
-    host = _host(url).removesuffix(".")
-    if not (":" in host or _is_name(host) or _is_ipv4(host)):
-        fault = next((fault for fault, present in faults.items() if present), "no usable host")
-        raise _Verdict("malformed", fault)
-    return url.copy_with(host=host, fragment=None)
-
-
-def _host(url: httpx.URL) -> str:
-    # URL.host would decode punycode, and fail where it is none.
-    return url.raw_host.decode("ascii")
-
-
-def _is_name(host: str) -> bool:
-    labels = host.split(".")
-    # A last label in numbers makes what C libraries and browsers read as an IPv4 address.
-    numeric = re.fullmatch(r"[0-9]+|0x[0-9a-f]*", labels[-1])
-    whole = len(host) <= 253 and all(map(_LABEL.fullmatch, labels)) and not numeric
-    return whole and (len(labels) > 1 or host == "localhost")
-
-
-def _is_ipv4(host: str) -> bool:
-    try:
-        return bool(IPv4Address(host))
-    except ValueError:
-        return False
-
-
 def _draw(seed: str, key: str) -> float:
     """Return the place of `key` in [0, 1) that `seed` gives it."""
     digest = sha256_hex(f"{seed}\n{key}".encode("utf-8", "backslashreplace"))
@@ -235,7 +141,7 @@ def estimate_s(targets: Iterable[httpx.URL], limits: Limits) -> Decimal:
     ``expected_s`` for each over all workers; or, if that is longer, for those of the busiest
     host one after the other, with the pauses. The figure plans; it is not a measurement.
     """
-    hosts = Counter(map(_host, targets))
+    hosts = Counter(map(host_of, targets))
     alone = max(hosts.values(), default=0) * (limits.expected_s + limits.pause_s)
     return max(hosts.total() * limits.expected_s / limits.concurrency, alone)
 
@@ -279,7 +185,7 @@ async def check_urls(
         try:
             target = target_of(url, limits.url_length)
             targets[key := str(target)] = target
-        except _Verdict:
+        except Verdict:
             key = url
         groups[key].append(url)
     share = 0.5 if estimate_s(targets.values(), limits) > limits.budget_s else 1.0
@@ -349,10 +255,10 @@ class _Visitor:
         if control["found"] != "resolvable":
             why = control["reason"] or f"HTTP {control['http']}"
             return f"the network is closed: {self.limits.control} is {control['found']} ({why})"
-        parent = _host(target_of(self.limits.control)).partition(".")[2]
+        parent = host_of(target_of(self.limits.control)).partition(".")[2]
         try:
             await self.addresses(f"{sha256_hex(seed.encode())[:32]}.{parent}", 80)
-        except _Verdict as verdict:
+        except Verdict as verdict:
             if verdict.found == "nonexistent domain":
                 return None
         return "nonexistent domains cannot be told: DNS does not deny a name that is not there"
@@ -362,7 +268,7 @@ class _Visitor:
         trace = _Trace()
         try:
             found, reason = await self.follow(trace, text)
-        except _Verdict as verdict:
+        except Verdict as verdict:
             found, reason = verdict.found, verdict.reason
             if trace.hops and found in ("malformed", "guarded", "nonexistent domain"):
                 found, reason = "dead", f"redirect to {found}: {reason}"
@@ -388,14 +294,14 @@ class _Visitor:
             try:
                 location = str(url.join(location))
             except (httpx.InvalidURL, ValueError):
-                raise _Verdict("malformed", "no usable address") from None
+                raise Verdict("malformed", "no usable address") from None
             url = target_of(location, self.limits.url_length)
         return "dead", "redirect loop"
 
     async def ask(self, trace: _Trace, url: httpx.URL) -> tuple[int, str | None]:
         """Return status and Location of one hop: by HEAD, and by GET where that is refused."""
         refused = None
-        async with self.turn(_host(url)):
+        async with self.turn(host_of(url)):
             address = await self.address(url)
             try:
                 reply = await self.request(trace, url, address)
@@ -406,10 +312,10 @@ class _Visitor:
                 if trace.method == "GET":
                     raise
         trace.method = "GET"
-        async with self.turn(_host(url)):
+        async with self.turn(host_of(url)):
             try:
                 return await self.request(trace, url, address)
-            except _Verdict as verdict:
+            except Verdict as verdict:
                 if refused and verdict.found == "dead":
                     return refused
                 raise
@@ -421,7 +327,7 @@ class _Visitor:
             await self.sleep(max(0.0, self.ready[host] - time.monotonic()))
             async with self.slots:
                 if time.monotonic() >= self.deadline:
-                    raise _Verdict("unchecked", "over the time budget")
+                    raise Verdict("unchecked", "over the time budget")
                 try:
                     yield
                 finally:
@@ -429,18 +335,18 @@ class _Visitor:
 
     async def address(self, url: httpx.URL) -> Address:
         """Return the address to connect to; every one that the host has must be allowed."""
-        host, port = _host(url), url.port or _PORTS[url.scheme]
-        if f".{host}".endswith(_LOCAL):
-            raise _Verdict("guarded", "a name that no public server has")
-        literal = ":" in host or _is_ipv4(host)
+        host, port = host_of(url), url.port or PORTS[url.scheme]
+        if f".{host}".endswith(LOCAL):
+            raise Verdict("guarded", "a name that no public server has")
+        literal = ":" in host or is_ipv4(host)
         found = [(host, port)] if literal else await self.addresses(host, port)
         for ip, at in found:
             if (ip, at) in self.allow:
                 continue
             if not public(ip):
-                raise _Verdict("guarded", f"{ip} is not a public address")
+                raise Verdict("guarded", f"{ip} is not a public address")
             if at not in self.limits.ports:
-                raise _Verdict("unchecked", f"port {at} is not asked")
+                raise Verdict("unchecked", f"port {at} is not asked")
         return found[0]
 
     async def addresses(self, host: str, port: int) -> list[Address]:
@@ -448,15 +354,15 @@ class _Visitor:
             async with asyncio.timeout(self.timeout_s):
                 found = await self.resolve(host, port)
         except TimeoutError:
-            raise _Verdict("unchecked", f"DNS gave no answer in {self.timeout_s:g} s") from None
+            raise Verdict("unchecked", f"DNS gave no answer in {self.timeout_s:g} s") from None
         except socket.gaierror as error:
             if error.errno == socket.EAI_NONAME:
-                raise _Verdict("nonexistent domain", "DNS knows no such name") from None
+                raise Verdict("nonexistent domain", "DNS knows no such name") from None
             if error.errno != socket.EAI_NODATA:
-                raise _Verdict("unchecked", f"DNS failed: {error.strerror}") from None
+                raise Verdict("unchecked", f"DNS failed: {error.strerror}") from None
             found = []
         if not found:
-            raise _Verdict("dead", "the name has no address")
+            raise Verdict("dead", "the name has no address")
         return found
 
     async def request(
@@ -481,7 +387,7 @@ class _Visitor:
             ):
                 reply = await connection.handle_async_request(request)
         except (TimeoutError, httpcore.TimeoutException):
-            raise _Verdict("dead", f"no reply in {self.timeout_s:g} s") from None
+            raise Verdict("dead", f"no reply in {self.timeout_s:g} s") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
             raise _failure(error) from None
         finally:
@@ -509,16 +415,16 @@ class _Pinned(httpcore.AsyncNetworkBackend):
             await self.stream.aclose()
 
 
-def _failure(error: BaseException) -> _Verdict:
+def _failure(error: BaseException) -> Verdict:
     """Return what a request that failed with `error` shows, in words of our own."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLError):
             why = getattr(cause, "verify_message", "") or cause.reason
-            return _Verdict("dead", f"TLS: {why}")
+            return Verdict("dead", f"TLS: {why}")
         if isinstance(cause, OSError) and cause.errno in _OURS:
-            return _Verdict("unchecked", f"this machine could not ask: {cause.strerror}")
+            return Verdict("unchecked", f"this machine could not ask: {cause.strerror}")
     broken = isinstance(error, (httpcore.ReadError, httpcore.RemoteProtocolError))
-    return (_Broken if broken else _Verdict)("dead", f"no reply: {type(error).__name__}")
+    return (_Broken if broken else Verdict)("dead", f"no reply: {type(error).__name__}")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -24,7 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drift.errors import DriftError
-from drift.probing.citations import CLASSES, Checked, Limits, check_urls, lookup, public
+from drift.probing.addresses import public
+from drift.probing.citations import CLASSES, Checked, Limits, check_urls, lookup
 
 LIMITS = Limits(control="http://example.org/", timeout_s=30, pause_s=0)
 #: For what ends by the timeout alone.
