@@ -56,15 +56,14 @@ def _distances(pair: tuple[int, int], old: Row, new: Row) -> Markup:
     between = new["between"] or [None] * 4
     draws = ((1, 1), (1, 2), (2, 1), (2, 2))
     named = [
-        (f"draw {then} – draw {now}", found)
-        for (now, then), found in zip(draws, between, strict=True)
+        (f"draw {then} – {now}", found) for (now, then), found in zip(draws, between, strict=True)
     ]
     named += [
-        (f"within night {pair[0]}", old["within"]),
-        (f"within night {pair[1]}", new["within"]),
+        (f"within {pair[0]}", old["within"]),
+        (f"within {pair[1]}", new["within"]),
     ]
     rows = [
-        {f"Night {pair[0]} – night {pair[1]}": name}
+        {f"Night {pair[0]} – {pair[1]}": name}
         | {it.capitalize(): _number(found, it) for it in ("words", "pairs", "encoder")}
         | {"Likeness": (found and found["likeness"]) or NO_COMPARISON}
         for name, found in named

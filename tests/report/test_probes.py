@@ -169,9 +169,9 @@ def test_the_distances_are_the_stored_ones_of_four_draws_and_within_each_night(
     probe = OF["explanation"][4].id
     rows = history.rows[probe, "subject"]
     part = visible(folded(page, probe, "subject"))
-    named = ("draw 1 – draw 1", "draw 2 – draw 1", "draw 1 – draw 2", "draw 2 – draw 2")
+    named = ("draw 1 – 1", "draw 2 – 1", "draw 1 – 2", "draw 2 – 2")
     found = dict(zip(named, rows[5][1, 1]["between"], strict=True))
-    found |= {f"within night {n}": rows[n][1, 1]["within"] for n in (4, 5)}
+    found |= {f"within {n}": rows[n][1, 1]["within"] for n in (4, 5)}
     for name, distance in found.items():
         said = [f"{distance[it]:.3f}" for it in ("words", "pairs")]
         encoder = "–" if distance["encoder"] is None else f"{distance['encoder']:.3f}"
