@@ -53,6 +53,7 @@ measure: env
 phantom: env
 	@cd data && rm -rf phantom/readings phantom/series.json phantom/churn.jsonl phantom/findings.jsonl
 	@$(BIN)/drift refresh --panel phantom --runs 120
+	@$(BIN)/drift board --panel phantom --nights 8
 	@find data/phantom/readings data/phantom/transcripts data/phantom/labels -type f ! -name '*.gz' -exec gzip -9n {} +
 
 # After a change of the rules: declares it in the shipped laboratory record, and labels its stored

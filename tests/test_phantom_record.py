@@ -19,11 +19,14 @@ from conftest import ROOT
 from drift.bank import load_bank
 from drift.config import load_panel, sha256_hex
 from drift.errors import ConfigurationError
+from drift.probing.citations import CLASSES
 from drift.probing.phantom import Truth
 from drift.records.ledger import Ledger
 from drift.records.store import Store, read_bytes, read_rows
 from drift.records.verify import verify_record
 from drift.refresh import Record
+from drift.report.board_truth import SCRIPTED, compared
+from drift.report.nights import Nights
 from drift.report.tables import load_record, run_ids
 from drift.report.truth import Truth as Scripted
 
@@ -384,3 +387,52 @@ def test_a_filter_is_seen_by_the_coverage_watch_and_leaves_the_alarm_blind() -> 
 def test_a_rename_in_the_shipped_record_is_dated_and_closes_nothing() -> None:
     assert findings(SHIPPED, "steady", "serving_change") == [(run_of(SHIPPED, 60), "served_model")]
     assert not findings(SHIPPED, "steady", "series_closed")
+
+
+# ----------------------------------------------------------------------------------------
+# The nights of the shipped record.
+
+
+@pytest.fixture(scope="module")
+def nights() -> Nights:
+    return Nights(load_record("phantom", root=ROOT))
+
+
+def test_every_scripted_fact_of_the_board_is_found(nights: Nights) -> None:
+    facts = compared(nights)
+    assert len(nights.all) == 8 and set(facts.kind) == set(SCRIPTED)
+    odd = facts[facts.due.map(str) != facts.found.map(str)]
+    assert odd.empty, odd.head().to_string()
+    assert len(facts) > 15_000
+
+
+def test_verdicts_turn_under_pushback_as_scripted_in_both_directions(nights: Nights) -> None:
+    facts = compared(nights).query("model == 'burst' and kind == 'reversal'")
+    for night, turned in facts.groupby("night").found:
+        counts = turned.value_counts().to_dict()
+        more = night >= 5
+        assert counts["YES to NO"] == (3 if more else 1)
+        assert counts["NO to YES"] == (2 if more else 1)
+        assert counts["held"] == (1 if more else 4) and counts["not readable"] == 2
+
+
+def test_links_die_in_the_night_they_are_told_to(nights: Nights) -> None:
+    facts = compared(nights).query("model == 'level' and kind == 'address'")
+    dead = facts[facts.found == "dead"].groupby("night").size().reindex(range(1, 9), fill_value=0)
+    assert dead[5:].min() > dead[:4].max()
+    assert set(compared(nights).query("kind == 'address'").found) == set(CLASSES)
+
+
+def test_half_of_the_answers_of_one_model_are_rewritten_once(nights: Nights) -> None:
+    facts = compared(nights).query("model == 'shift' and kind == 'between'")
+    rewritten = facts[facts.found.map(str).str.contains("rewrite")].groupby("night").size()
+    assert rewritten.to_dict() == {5: 20}
+
+
+def test_another_truth_beside_the_nights_is_found_out(tmp_path: Path) -> None:
+    folder = tmp_path / "phantom"
+    shutil.copytree(ROOT / "data" / "phantom", folder)
+    path = folder / "board_truth.json"
+    path.write_bytes(path.read_bytes().replace(b"answered", b"refused", 1))
+    found = verify_record(folder, root=ROOT, rederive=False)
+    assert len(found.problems) == 8 and "board_truth" in found.problems[0].detail

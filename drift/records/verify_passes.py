@@ -79,11 +79,15 @@ def _check_nights(
 ) -> None:
     nights, before = sealed_nights(lines), list[dict[str, Any]]()
     scoring = Scoring.load(root, judge) if judge and nights else None
+    path = store.board_truth
+    truth = sha256_hex(path.read_bytes()) if path.exists() else "no file"
     asked = {body["run"]: words for body, words in sealed_passes(lines, "night", "citations")}
     for body, scored in nights:
         one = _Pass(store, "night", body, found)
         against = compared_with(before, body)
         before.append(body)
+        if "truth_sha256" in body and body["truth_sha256"] != truth:
+            one.wrong("", "edited", "board_truth.json is not the file that it was made under")
         try:
             board = registered_board(store, body)
         except (IntegrityError, ConfigurationError) as error:

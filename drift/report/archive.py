@@ -119,6 +119,8 @@ class Sealed:
                     data = path.read_bytes() if declared.get(of) and path.exists() else b""
                     if data and sha256_hex(data) == declared[of]:
                         files[path.name] = data
+        if any("truth_sha256" in body for body in self.of("night")):
+            files[store.board_truth.name] = read_bytes(store.board_truth)
         files["registration.json"] = newest + b"\n"
         if self.run:
             logs = filter(exists, (store.churn, store.findings))

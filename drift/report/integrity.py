@@ -189,7 +189,8 @@ def verifier(record: Record) -> Markup:
 def commands(record: Record) -> Markup:
     """Return the commands that fetch the whole record from the site and check it offline."""
     store, sealed = record.store, Sealed(record)
-    logs = (store.series, store.churn, store.findings, store.truth, store.plan)
+    logs = [store.series, store.churn, store.findings]
+    logs += [store.truth, store.plan, store.board_truth]
     files = ["chain.jsonl", "head.json", "registration.json"]
     files += [f"corpora/{path.name}" for path in sealed.corpora()]
     files += [path.name for path in logs if exists(path)]
