@@ -13,6 +13,8 @@ import pytest
 from hypothesis import settings
 
 from drift.errors import DriftError
+from drift.judging.answers import load_board_rules
+from drift.judging.encoder import Encoder
 from drift.probing.weights import weights_path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +39,17 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", guarded)
 
 
+@pytest.fixture
+def no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test in which Python opens a socket or looks a name up."""
+
+    def refused(*args: object, **options: object) -> None:
+        raise AssertionError(f"a socket was opened or a name looked up: {args}")
+
+    for name in ("socket", "create_connection", "getaddrinfo"):
+        monkeypatch.setattr(socket, name, refused)
+
+
 def need(what: str, present: bool) -> None:
     """Skip unless `present`; fail instead where ``DRIFT_REQUIRE`` lists `what`."""
     if present:
@@ -59,6 +72,17 @@ def smollm2_weights() -> Path:
     """The reference target's weights, checked."""
     try:
         return weights_path("SmolLM2-135M-Instruct.Q4_1.gguf", root=ROOT)
+    except DriftError:
+        need("weights", False)
+        raise
+
+
+@pytest.fixture(scope="session")
+def encoder() -> Encoder:
+    """The board's sentence encoder, its files checked."""
+    rules = load_board_rules(ROOT / "config" / "board.toml")
+    try:
+        return Encoder.load(rules.encoder, root=ROOT)
     except DriftError:
         need("weights", False)
         raise

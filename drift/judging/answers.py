@@ -105,7 +105,7 @@ class BoardRules(Strict):
     words: Words
     likeness: Degrees
     encoder: EncoderRules
-    citations: Limits = Limits()
+    citations: Limits
 
 
 def load_board_rules(path: Path) -> BoardRules:
@@ -124,7 +124,7 @@ _APOSTROPHES = dict.fromkeys(map(ord, "’‘‛ʼ"), "'")
 _COMBINING = "".join(
     mark for mark in map(chr, range(0x300, 0x1F000)) if unicodedata.combining(mark)
 )
-_MARKS = re.compile(f"[{_COMBINING}]+")
+_DELETED = re.compile(f"[{_COMBINING}{_INVISIBLE}]+")
 #: Marks upon one letter are put in order in time that grows with their square; no spelling has so
 #: many (UAX #15 calls a text without such heaps stream-safe).
 _HEAP = re.compile(f"[{_COMBINING}]{{31,}}")
@@ -230,11 +230,14 @@ def _goes_on(text: str, end: int) -> bool:
 
 
 def _normal(text: str) -> str:
+    """Return a text as its words are looked for: NFKC, no case, nothing that is not seen."""
     if text.isascii():
         return text.lower()
+    if " " in text:
+        # No space joins with its neighbours, and of most words ASCII is all that there is.
+        return " ".join(map(_normal, text.split(" ")))
     text = unicodedata.normalize("NFKC", _HEAP.sub("", text)).translate(_APOSTROPHES)
-    text = unicodedata.normalize("NFKC", text.casefold())
-    return _MARKS.sub("", _UNSEEN.sub("", text))
+    return _DELETED.sub("", unicodedata.normalize("NFKC", text.casefold()))
 
 
 def _distance(a: Iterable[Hashable], b: Iterable[Hashable], equal: bool) -> float | None:
