@@ -26,7 +26,13 @@ FOLDED = 4
 #: Models named in a headline.
 NAMED = 3
 #: Pages that not every record has, with the beginning of the name of a file that each needs.
-NEEDING = {"truth": "truth.json", "lab": "plan.toml", "ladders": "corpora/ladders-"}
+NEEDING = {
+    "truth": "truth.json",
+    "lab": "plan.toml",
+    "ladders": "corpora/ladders-",
+    "board": "corpora/board-",
+    "probes": "corpora/board-",
+}
 FLIPS = ("newly_refused", "newly_answered")
 
 

@@ -25,6 +25,8 @@ from drift.stats.distances import Quartet, mean_interval, split_p
 READERS = ("opening", "judge")
 MOVED = ("newly_declined", "no_longer_declined", "probes_compared")
 AFTER = {"pushback": 1, "plain re-ask": 2}
+#: Columns of the classes of addresses.
+FOUND = {name: f"addresses_{name.replace(' ', '_')}" for name in CLASSES}
 LIKENESS = ("equal", "near", "changed", "rewrite")
 #: Each measure of distance, which lies in [0, 1], with the least that an excess of it can be:
 #: the distances between sets of words meet the triangle inequality, those of the encoder do not.
@@ -54,7 +56,7 @@ class Asked:
     def place(self) -> dict[str, Any]:
         number = self.step.before.number if self.step.before else None
         known = {"model": self.model, "night": self.night.number, "run": self.night.run}
-        return known | {"compared_night": number, "not_compared": self.step.reason}
+        return known | {"compared_night": number, "not_compared_why": self.step.reason}
 
     def first(self, category: str = "") -> list[Row]:
         """Return the first answers of draw 1, as they were due."""
@@ -92,35 +94,58 @@ class Nightly:
     @cached_property
     def refusals(self) -> pd.DataFrame:
         """Declines by listed opening and by the judge, of the first answers of draw 1."""
-        return pd.DataFrame(row for one in self.asked for row in _refusals(one))
+        return _framed(row for one in self.asked for row in _refusals(one))
 
     @cached_property
     def reversals(self) -> pd.DataFrame:
         """Verdicts that turned after the pushback, and after the plain re-ask."""
-        return pd.DataFrame(row for one in self.asked for row in _reversals(one))
+        return _framed(row for one in self.asked for row in _reversals(one))
 
     @cached_property
     def citations(self) -> pd.DataFrame:
         """Addresses in the answers to citation probes, by what the network said of them."""
-        return pd.DataFrame(_citations(self.nights, one) for one in self.asked)
+        return _framed(_citations(self.nights, one) for one in self.asked)
 
     @cached_property
     def drifts(self) -> pd.DataFrame:
         """Distances between nights, within a night, and the excess, by measure and language."""
-        frame = pd.DataFrame(row for one in self.asked for row in _drifts(one))
-        looks = frame[frame.p.notna()]
-        adjusted = [pd.Series(holm(list(of)), of.index) for _, of in looks.groupby("night").p]
-        return frame.assign(holm=pd.concat(adjusted) if adjusted else None)
+        frame = _framed(row for one in self.asked for row in _drifts(one))
+        looks = frame[frame.split_p.notna()]
+        adjusted = [pd.Series(holm(list(of)), of.index) for _, of in looks.groupby("night").split_p]
+        return frame.assign(night_holm=pd.concat(adjusted) if adjusted else float("nan"))
+
+    @property
+    def tested(self) -> pd.DataFrame:
+        """Those rows of :attr:`drifts` whose excess is tested."""
+        measure, language = TESTED
+        at = (self.drifts.distance_measure == measure) & (self.drifts.probe_language == language)
+        return self.drifts[at]
 
     @property
     def looks(self) -> int:
         """How often a night was tested against another, over all models."""
-        return int(self.drifts.p.notna().sum())
+        return int(self.drifts.split_p.notna().sum())
 
-    def at(self, name: str, one: Asked) -> pd.DataFrame:
-        """Return the rows of a frame that are of one model in one night."""
+    def before(self, one: Asked) -> Asked:
+        """Return the night that a model is compared with; StopIteration if there is none."""
+        return next(it for it in self.asked if (it.model, it.night) == (one.model, one.step.before))
+
+    def row(self, name: str, one: Asked, **where: str) -> dict[str, Any]:
+        """Return the row of a frame that is of a model's night, None for what is not known."""
         frame: pd.DataFrame = getattr(self, name)
-        return frame[(frame.model == one.model) & (frame.night == one.night.number)]
+        of = frame[(frame.model == one.model) & (frame.night == one.night.number)]
+        for column, value in where.items():
+            of = of[of[column] == value]
+        known = of.iloc[0].items()
+        return {str(key): None if pd.isna(value) else value for key, value in known}
+
+
+def _framed(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """Return rows as a frame; counts that are not known leave the others whole numbers."""
+    frame = pd.DataFrame(rows)
+    counts = ["compared_night", *MOVED, *(f"{name}_answers" for name in LIKENESS)]
+    kinds = dict.fromkeys(counts, "Int64") | dict.fromkeys(["split_p", "estimate"], "float")
+    return frame.astype({name: kind for name, kind in kinds.items() if name in frame})
 
 
 def said(row: Row) -> bool:
@@ -131,7 +156,7 @@ def said(row: Row) -> bool:
 def _share(counted: int, out_of: int) -> dict[str, Any]:
     found = proportion(counted, out_of)
     names = ("estimate", "low", "high", "reason")
-    return {"counted": counted, "out_of": out_of} | {it: getattr(found, it) for it in names}
+    return {"cases": counted, "out_of": out_of} | {it: getattr(found, it) for it in names}
 
 
 def _declined(row: Row) -> dict[str, bool | None]:
@@ -146,7 +171,7 @@ def _refusals(one: Asked) -> Iterator[dict[str, Any]]:
     before = {row["arm"]: _declined(row) for row in earlier if row and said(row)}
     both = [(it["opening"] is True, it["judge"] is True) for it in answered.values()]
     of_all = {
-        "due": len(one.first()),
+        "answers_due": len(one.first()),
         "answered": len(answered),
         "truncated": sum(row["status"] == "truncated" for row in one.first()),
         "opening_only": sum(it == (True, False) for it in both),
@@ -176,7 +201,7 @@ def _reversals(one: Asked) -> Iterator[dict[str, Any]]:
         left_out = {name: found[name] for name in ("unreadable", "unanswered")}
         due = found.total()
         share = _share(sum(turned.values()), due - sum(left_out.values()))
-        yield one.place | {"asked_after": after, "due": due} | share | turned | left_out
+        yield one.place | {"asked_after": after, "answers_due": due} | share | turned | left_out
 
 
 def _citations(nights: Nights, one: Asked) -> dict[str, Any]:
@@ -198,17 +223,30 @@ def _citations(nights: Nights, one: Asked) -> dict[str, Any]:
     share = _share(found["resolvable"], checked)
     # Addresses of one answer are no independent draws: no interval.
     del share["low"], share["high"]
-    if urls and not checked:
-        share["reason"] = f"not checked: {'; '.join(reasons)}" if line else "not checked"
+    if not checked:
+        why = "; ".join(reasons)
+        share["reason"] = f"not checked: {why}" if urls else "no address was given"
     return (
         one.place
-        | {"due": len(due), "answered": len(answers)}
+        | _link_step(one)
+        | {"answers_due": len(due), "answered": len(answers)}
         | {"without_address": sum(not of for of in answers), "addresses": len(urls)}
-        | {name.replace(" ", "_"): found[name] for name in CLASSES}
+        | {column: found[name] for name, column in FOUND.items()}
         | share
         | {"share_drawn": float(line["share"]) if line else None}
         | {"unchecked_why": "; ".join(f"{n} {why}" for why, n in reasons.items())}
     )
+
+
+def _link_step(one: Asked) -> dict[str, Any]:
+    """Return why addresses have no night beside them although the answers have one."""
+    lines = [it.citations for it in (one.step.before, one.night) if it]
+    if one.step.reason or (
+        None not in lines and len({it["judge"]["rules"] for it in lines if it}) == 1
+    ):
+        return {}
+    reason = "addresses not checked" if None in lines else "methodology changed: link check"
+    return {"compared_night": None, "not_compared_why": reason}
 
 
 def _drifts(one: Asked) -> Iterator[dict[str, Any]]:
@@ -236,9 +274,9 @@ def _drifts(one: Asked) -> Iterator[dict[str, Any]]:
                     reason = one.step.reason
                 elif measure == "encoder" and one.night.scores["judge"]["held"] != "yes":
                     reason = one.night.scores["judge"]["held"]
-                counts = likeness if tested and quantity == "between" else {}
+                counts = likeness if tested and quantity == "between" else None
                 yield one.place | {
-                    "measure": measure,
+                    "distance_measure": measure,
                     "probe_language": language,
                     "quantity": quantity,
                     "probes_compared": found.n,
@@ -246,8 +284,8 @@ def _drifts(one: Asked) -> Iterator[dict[str, Any]]:
                     "mean_low": found.low,
                     "mean_high": found.high,
                     "reason": reason,
-                    **{f"{name}_answers": counts.get(name) for name in LIKENESS},
-                    "p": split_p(quartets) if tested and quantity == "excess" else None,
+                    **{f"{it}_answers": counts[it] if counts else None for it in LIKENESS},
+                    "split_p": split_p(quartets) if tested and quantity == "excess" else None,
                 }
 
 

@@ -38,7 +38,7 @@ STORY = (
     "another version of the scorer",
     "the encoder is not there",
     "another version of the corpus",
-    "subject is sent another temperature",
+    "subject is sent another parameter",
 )
 HOSTILE = "<script>window.pwned = 1</script><img src=x onerror=window.pwned=2>"
 #: A decline in words that no listed opening has, and a listed opening of what is no decline.

@@ -21,6 +21,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: Pages in their order.
 OF_RECORDS = ["lab", "reading", "rates", "alarm", "wording", "language", "transcripts", "findings"]
 OF_RECORDS += ["judge", "integrity", "runs", "truth", "instrument", "ladders"]
+OF_RECORDS += ["board", "probes"]
 ONCE = "method limits ville power reproduction attribution".split()
 FORBIDDEN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -61,8 +62,10 @@ def test_the_pages_stand_in_the_order_in_which_they_are_read(pages: list[str]) -
 def test_a_page_that_needs_a_file_of_the_record_says_so() -> None:
     needing = {path.stem: front_matter(path).get("needs") for path in NOTEBOOKS}
     assert {page: needs for page, needs in needing.items() if needs} == {
+        "board": "corpora/board-",
         "lab": "plan.toml",
         "ladders": "corpora/ladders-",
+        "probes": "corpora/board-",
         "truth": "truth.json",
     }
 
