@@ -9,10 +9,12 @@ can move a point); unit length. What a text says beyond the limit is not seen; o
 end only its first 16 characters a token are cut into tokens (English has about four).
 
 The weights are 8-bit integers, cast to 32-bit floats before anything is computed, so another
-processor or another order of the sums moves a distance by its rounding alone.
-``benchmarks/board.py`` prints by how much between the levels of graph optimisation. Distances are
-rounded to 4 digits, some hundred times coarser, and two of them that were computed on two
-machines are the same number if they lie within :data:`TOLERANCE`, one step of the last digit.
+processor or another order of the sums moves a distance by its rounding alone. Of 16 answers the
+120 distances on emulated processors without AVX, without AVX2 and without AVX-512 (qemu) were
+within 1.3e-7 of those on one with all of them; ``benchmarks/board.py`` prints the like for the
+levels of graph optimisation. Distances are rounded to 4 digits. Two that were computed on two
+machines are the same number if they lie within :data:`TOLERANCE`, one step of the last digit:
+no rounding is so coarse that a value never stands at its edge. Other architectures were not tried.
 
 Source: Reimers and Gurevych (2019), Sentence-BERT, doi:10.18653/v1/D19-1410.
 """
