@@ -228,9 +228,13 @@ def expected(nightly: Nightly) -> Markup:
 
 
 def _came(by: Mapping[str, Any]) -> Markup:
-    within = f"within {number(by['within'].mean_distance)}"
-    if by["excess"].not_compared_why:
-        return html("{}; {}", by["excess"].not_compared_why, within)
-    excess, between = (number(by[it].mean_distance) for it in ("excess", "between"))
-    p = p_text(by["excess"].night_holm)
-    return html("excess {}, p {}; between {}, {}", excess, p, between, within)
+    """Say how far a model was from the night before and from itself, and how many answers moved."""
+    within, between, excess = (by[it] for it in ("within", "between", "excess"))
+    own = f"within {number(within.mean_distance)}"
+    if excess.not_compared_why:
+        return html("{}; {}", excess.not_compared_why, own)
+    said = "excess {}, p {}; between {}, {}; {} of {} changed or rewritten"
+    moved = between.changed_answers + between.rewrite_answers
+    numbers = (number(excess.mean_distance), p_text(excess.night_holm))
+    counts = (moved, between.probes_compared)
+    return html(said, *numbers, number(between.mean_distance), own, *counts)

@@ -257,7 +257,7 @@ def _mean(row: Any) -> str:
         n = f" ({number(row.mean_distance)})" if row.probes_compared else ""
         return f"not estimable: {row.reason}{n}"
     low, high = number(row.mean_low), number(row.mean_high)
-    return f"{number(row.mean_distance)} ({low} to {high}; {row.probes_compared} probes)"
+    return f"{number(row.mean_distance)} ({low} to {high}; n {row.probes_compared})"
 
 
 @of_nights

@@ -12,21 +12,30 @@ from matplotlib.axes import Axes
 from drift.report.figures import COLOURS, MUTED, SHAPES, Picture
 from drift.report.tables import each
 
-#: Panels beside each other, and nights up to which a text stands upright below its point.
-ACROSS, UPRIGHT = 2, 8
-#: In inches: the ground of a panel, and what stands above it and between two panels.
-GROUND, ABOVE = 0.95, 0.55
+#: Up to so many nights two panels stand beside each other, and texts upright below their points.
+NARROW, UPRIGHT = 8, 16
+#: In inches: the ground of a panel, what stands above it and between two, a line of upright text.
+GROUND, ABOVE, LINE = 0.95, 0.55, 0.15
 SIGNS = "●□▲"
 
 
-def _rows(frame: pd.DataFrame) -> float:
-    """Return how high the texts below a panel are, in inches."""
-    return frame.row.nunique() * (0.15 if frame.night.nunique() <= UPRIGHT else 0.4)
+def _across(frame: pd.DataFrame) -> int:
+    return 2 if frame.night.nunique() <= NARROW else 1
+
+
+def _lines(frame: pd.DataFrame) -> dict[str, float]:
+    """Return how high the texts of each row are, in inches."""
+    longest = frame.groupby("row", sort=False).text.agg(lambda of: of.str.len().max())
+    upright = frame.night.nunique() <= UPRIGHT
+    return {str(name): LINE if upright else 0.1 + 0.055 * n for name, n in longest.items()}
+
+
+def _cell(frame: pd.DataFrame) -> float:
+    return GROUND + ABOVE + sum(_lines(frame).values())
 
 
 def _height(frame: pd.DataFrame) -> float:
-    lines = ceil(frame.model.nunique() / ACROSS)
-    return 0.1 + lines * (GROUND + ABOVE + _rows(frame))
+    return 0.1 + ceil(frame.model.nunique() / _across(frame)) * _cell(frame)
 
 
 def panels(frame: pd.DataFrame, axes: Axes, *, share: bool) -> None:
@@ -39,11 +48,11 @@ def panels(frame: pd.DataFrame, axes: Axes, *, share: bool) -> None:
     axes.set_axis_off()
     nights = {night: x for x, night in enumerate(sorted(frame.night.unique()))}
     drawn = list(dict.fromkeys(frame[frame.estimate.notna()].row))
-    total = _height(frame) - 0.5
+    total, across = _height(frame) - 0.5, _across(frame)
     span = [min(0, frame.low.min()), max(1, frame.high.max())]
     for place, (model, rows) in enumerate(frame.groupby("model", sort=False)):
-        top = total - place // ACROSS * (GROUND + ABOVE + _rows(frame)) - 0.22
-        left, width = 0.14 + place % ACROSS * 0.52, 0.34
+        top = total - place // across * _cell(frame) - 0.22
+        left, width = 0.14 + place % across * 0.52, 1 / across - 0.16
         panel = axes.inset_axes((left, (top - GROUND) / total, width, GROUND / total))
         panel.set_title(str(model), loc="left", fontsize=8.5, weight="bold", pad=3)
         for number, name in enumerate(drawn):
@@ -54,7 +63,7 @@ def panels(frame: pd.DataFrame, axes: Axes, *, share: bool) -> None:
             panel.axvline(x, color=MUTED, linestyle=(0, (1, 1.5)), linewidth=1)
             why: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center"}
             panel.text(x, sum(span) / 2, row.broken.partition(":")[0], color=MUTED, size=6, **why)
-        _texts(panel, rows, nights, drawn)
+        _texts(panel, rows, nights, drawn, _lines(frame))
         panel.set_xlim(-0.6, len(nights) - 0.4)
         panel.set_ylim(span[0] - 0.05, span[1] + 0.05)
         ticks = [it for it in (-0.5, 0, 0.5, 1) if span[0] <= it <= span[1]]
@@ -80,25 +89,29 @@ def _points(
     panel.plot(x, rows.estimate, SHAPES[number], markersize=4.2, clip_on=False, **look, **filled)
 
 
-def _texts(panel: Axes, rows: pd.DataFrame, nights: dict[int, int], drawn: list[str]) -> None:
+def _texts(
+    panel: Axes,
+    rows: pd.DataFrame,
+    nights: dict[int, int],
+    drawn: list[str],
+    lines: dict[str, float],
+) -> None:
     """Write the nights, then a line of texts for each row, with the sign that it is drawn by."""
-    upright, names = len(nights) <= UPRIGHT, list(dict.fromkeys(rows.row))
-    step = (0.15 if upright else 0.4) / GROUND
-    below = panel.get_xaxis_transform()
-    look: dict[str, Any] = {"transform": below, "va": "center", "fontsize": 6.8}
-    head = -0.15
-    panel.text(-0.75, head, "night", ha="right", color=MUTED, **look)
+    turned = 0 if len(nights) <= UPRIGHT else 90
+    look: dict[str, Any] = {"transform": panel.get_xaxis_transform(), "va": "center", "size": 6.8}
+    y, side = -0.14 / GROUND, -0.6 - 0.02 * len(nights)
+    panel.text(side, y, "night", ha="right", color=MUTED, **look)
     for night, x in nights.items():
-        panel.text(x, head, f"{night}", ha="center", color=MUTED, **look)
-    for place, name in enumerate(names):
-        y = head - 0.06 - (place + 0.6) * step
+        panel.text(x, y, f"{night}", ha="center", color=MUTED, **look)
+    y -= 0.08 / GROUND
+    for name, height in lines.items():
+        y -= height / 2 / GROUND
         number = drawn.index(name) if name in drawn else None
-        sign = "" if number is None else f"{SIGNS[number]} "
-        ink = MUTED if number is None else COLOURS[number]
-        panel.text(-0.75, y, f"{sign}{name}", ha="right", color=ink, **look)
+        sign, ink = ("", MUTED) if number is None else (f"{SIGNS[number]} ", COLOURS[number])
+        panel.text(side, y, f"{sign}{name}", ha="right", color=ink, **look)
         for row in each(rows[rows.row == name]):
-            turned = 0 if upright else 90
             panel.text(nights[row.night], y, row.text, ha="center", rotation=turned, **look)
+        y -= height / 2 / GROUND
 
 
 def describe_panels(frame: pd.DataFrame) -> str:

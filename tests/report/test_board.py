@@ -15,7 +15,7 @@ from report.boarding import BOARD, DECLINED, OF, STORY
 
 from drift.judging.encoder import Encoder
 from drift.records.replays import load_nights
-from drift.report import board, load_record, metrics
+from drift.report import board, load_record, metrics, multiples
 from drift.report.nightly import Nightly
 from drift.report.nights import Nights
 from drift.report.tables import each
@@ -178,10 +178,10 @@ def test_a_mean_is_over_the_probes_that_can_be_compared_and_says_how_many(
         where |= {"probe_language": "all" if len(codes) > 1 else codes[0]}
 
         def far(found: Any, measure: str = measure) -> float:
-            return min(1.0, found[measure])
+            return min(1.0, float(found[measure]))
 
         between = [sum(map(far, four)) / 4 for four in of.between]
-        own = [(far(it.within) + far(then.loc[it.Index].within)) / 2 for it in of.itertuples()]
+        own = [(far(it.within) + far(then.within[it.Index])) / 2 for it in of.itertuples()]
         beyond = [one - two for one, two in zip(between, own, strict=True)]
         for quantity, values in (("between", between), ("excess", beyond)):
             it = row(nightly.drifts, quantity=quantity, **where)
@@ -305,7 +305,8 @@ def test_what_a_laboratory_expected_stands_beside_what_came(
     words = visible(board.expected(nightly))
     assert " ".join(plan.expected.split())[:200] in words
     assert "methodology changed: scorer; within .00" in words and "not asked" in words
-    assert re.search(r"excess \.\d\d, p <\.001; between \.\d\d, within \.\d\d", words)
+    came = r"excess \.\d\d, p <\.001; between \.\d\d, within \.\d\d; 20 of 40 changed or rewritten"
+    assert re.search(came, words)
 
 
 def test_every_measure_stands_by_language_for_the_last_night_of_each_model(
@@ -325,7 +326,19 @@ def test_a_long_record_draws_its_newest_nights_and_keeps_all_in_the_file(
     text = metrics.refusals(nightly, CAPTION).text
     assert "Drawn and listed are the newest 2 nights" in text
     assert set(text.data["board-refusals"].night) == set(range(1, 8))
-    assert "flaky, 2 nights" in text and "night 5</" not in text
+    assert "flaky, 2 nights" in text
+
+
+def test_many_nights_stand_in_one_column_with_their_texts_turned(
+    nightly: Nightly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = str(metrics.refusals(nightly, CAPTION).text)
+    monkeypatch.setattr(multiples, "NARROW", 3)
+    monkeypatch.setattr(multiples, "UPRIGHT", 3)
+    many = str(metrics.refusals(nightly, CAPTION).text)
+    tall = [float(re.findall(r'viewBox="0 0 \S+ (\S+)"', text)[0]) for text in (few, many)]
+    assert tall[1] > 1.4 * tall[0] and many.count("rotate(-90)") > few.count("rotate(-90)")
+    assert many.count(">1/40<") == few.count(">1/40<") > 0
 
 
 def test_a_record_without_nights_says_so_and_how_to_make_one(boarded: Path) -> None:

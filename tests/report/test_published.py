@@ -421,14 +421,16 @@ FITS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def columns(built: Path) -> dict[str, list[Any]]:
-    """The known values of every column of every download of a built site.
+def columns(built: Path, boarded: Path) -> dict[str, list[Any]]:
+    """The known values of every column of every download of the built sites.
 
-    No record of the built site has a truth, a plan or a batch: those tables are of shipped ones.
+    No record of them has a truth, a plan or a batch: those tables are of shipped ones.
     """
     found: dict[str, list[Any]] = {}
     tables = [
-        json.loads(path.read_bytes()) for path in built.glob("report/_site/report/*/data/*.json")
+        json.loads(path.read_bytes())
+        for root in (built, boarded)
+        for path in root.glob("report/_site/report/*/data/*.json")
     ]
     for one in tables:
         for place, column in enumerate(one["columns"]):
