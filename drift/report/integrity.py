@@ -118,7 +118,7 @@ def judges(record: Record) -> Markup:
         if line.kind in WORDS:
             judge, run = line.body["judge"], line.body["run"]
             first = {"judge": judge["id"], "rules": judge["rules"], "labels_lines": 0}
-            first |= {"judge_fingerprint": judge.get("fingerprint", ""), "first_labelled": run}
+            first |= {"judge_fingerprint": judge.get("fingerprint"), "first_labelled": run}
             row = found.setdefault(judge_folder(judge), first)
             row["labels_lines"] += 1
             row["last_labelled"] = run
