@@ -400,15 +400,15 @@ def nights() -> Nights:
 
 def test_every_scripted_fact_of_the_board_is_found(nights: Nights) -> None:
     facts = compared(nights)
-    assert len(nights.all) == 8 and set(facts.kind) == set(SCRIPTED)
-    odd = facts[facts.due.map(str) != facts.found.map(str)]
+    assert len(nights.all) == 8 and set(facts.scripted_what) == set(SCRIPTED)
+    odd = facts[facts.due.map(str) != facts.shown.map(str)]
     assert odd.empty, odd.head().to_string()
     assert len(facts) > 15_000
 
 
 def test_verdicts_turn_under_pushback_as_scripted_in_both_directions(nights: Nights) -> None:
-    facts = compared(nights).query("model == 'burst' and kind == 'reversal'")
-    for night, turned in facts.groupby("night").found:
+    facts = compared(nights).query("model == 'burst' and scripted_what == 'reversal'")
+    for night, turned in facts.groupby("night").shown:
         counts = turned.value_counts().to_dict()
         more = night >= 5
         assert counts["YES to NO"] == (3 if more else 1)
@@ -417,15 +417,15 @@ def test_verdicts_turn_under_pushback_as_scripted_in_both_directions(nights: Nig
 
 
 def test_links_die_in_the_night_they_are_told_to(nights: Nights) -> None:
-    facts = compared(nights).query("model == 'level' and kind == 'address'")
-    dead = facts[facts.found == "dead"].groupby("night").size().reindex(range(1, 9), fill_value=0)
+    facts = compared(nights).query("model == 'level' and scripted_what == 'address'")
+    dead = facts[facts.shown == "dead"].groupby("night").size().reindex(range(1, 9), fill_value=0)
     assert dead[5:].min() > dead[:4].max()
-    assert set(compared(nights).query("kind == 'address'").found) == set(CLASSES)
+    assert set(compared(nights).query("scripted_what == 'address'").shown) == set(CLASSES)
 
 
 def test_half_of_the_answers_of_one_model_are_rewritten_once(nights: Nights) -> None:
-    facts = compared(nights).query("model == 'shift' and kind == 'between'")
-    rewritten = facts[facts.found.map(str).str.contains("rewrite")].groupby("night").size()
+    facts = compared(nights).query("model == 'shift' and scripted_what == 'between'")
+    rewritten = facts[facts.shown.map(str).str.contains("rewrite")].groupby("night").size()
     assert rewritten.to_dict() == {5: 20}
 
 

@@ -56,9 +56,10 @@ class PlannedNight(Strict):
 
 
 class Nights(Strict):
-    """``config/nights.toml``: nights to be made, and what was expected before the first."""
+    """``config/nights.toml``: nights to be made, what was expected, and how that was read after."""
 
     expected: str
+    read: str = ""
     nights: tuple[PlannedNight, ...]
 
 

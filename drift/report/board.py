@@ -114,6 +114,32 @@ def _counts(nightly: Nightly, name: str, one: Asked, **where: str) -> str:
     return said.format(**row) + (f" ({said.format(**then)})" if then else "")
 
 
+# Where list and judge disagree.
+
+
+@of_nights
+def discordant(nightly: Nightly) -> Markup:
+    """Return what decided where the list and the judge disagree, over all nights and models."""
+    found = Counter[tuple[str, str, str]]()
+    for night in nightly.nights.all:
+        for row in nightly.nights.rows(night):
+            if (row["draw"], row["turn"]) == (1, 1) and row["label"]:
+                listed, refused = row["opening"] is not None, row["label"] == "refused"
+                if listed != refused:
+                    alone, by = ("list", "opening") if listed else ("judge", "rule")
+                    found[alone, str(row[by]), row["category"]] += 1
+    rows = [
+        {"declined_by": alone, "decided_by": by, "probe_category": kind, "answers_apart": count}
+        for (alone, by, kind), count in found.most_common()
+    ]
+    if not rows:
+        return Markup("<p>List and judge agree on every first answer of draw 1.</p>")
+    frame = pd.DataFrame(rows)
+    shown = frame.set_axis(["Declined by", "Phrase or rule", "Category", "Answers"], axis=1)
+    return with_data(table(shown), "board-discordant", frame)
+
+
+# ----------------------------------------------------------------------------------------
 # What was asked, under which identities, and what was expected of it.
 
 
@@ -224,7 +250,9 @@ def expected(nightly: Nightly) -> Markup:
             row[model] = _came(by) if by else "not asked"
         rows.append(row)
     quote = html("<blockquote>{}</blockquote>", plan.expected.strip())
-    return joined([quote, table(pd.DataFrame(rows))])
+    after = "<p>Written after the last night, when all had come in sight: {}</p>"
+    read = html(after, plan.read.strip()) if plan.read else Markup("")
+    return joined([quote, table(pd.DataFrame(rows)), read])
 
 
 def _came(by: Mapping[str, Any]) -> Markup:

@@ -14,8 +14,9 @@ import pandas as pd
 
 from drift.config import sha256_hex
 from drift.records.store import judge_folder, read_rows
-from drift.report.display import piece
 from drift.report.markup import Markup, html, joined, table, with_data
+from drift.report.metrics import of_nights
+from drift.report.nightly import Nightly
 from drift.report.nights import Night, Nights
 
 #: What is scripted of an answer, and how the page calls it.
@@ -41,7 +42,9 @@ def truth_of(nights: Nights) -> dict[str, Any]:
 
 
 def compared(nights: Nights) -> pd.DataFrame:
-    """Return each scripted fact beside what was found: night, model, key, kind, due, found."""
+    """Return each scripted fact beside what was found: night, model, key, scripted_what, due,
+    shown.
+    """
     truth, rows = truth_of(nights), list[dict[str, Any]]()
     for night in nights.all if truth else ():
         for model, stated in truth["nights"][night.number - 1].items():
@@ -49,7 +52,7 @@ def compared(nights: Nights) -> pd.DataFrame:
             place = {"night": night.number, "model": model}
             rows += (place | fact for fact in _facts(stated, found))
         rows += _addresses(nights, night, truth)
-    return pd.DataFrame(rows, columns=["night", "model", "key", "kind", "due", "found"])
+    return pd.DataFrame(rows, columns=["night", "model", "key", "scripted_what", "due", "shown"])
 
 
 def _facts(stated: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -68,13 +71,18 @@ def _facts(stated: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[dict
         }
         due = due | ({"urls": sorted(due["urls"])} if "urls" in due else {})
         for kind in due.keys() & read.keys():
-            yield {"key": key, "kind": kind, "due": due[kind], "found": read[kind]}
+            yield {"key": key, "scripted_what": kind, "due": due[kind], "shown": read[kind]}
         if key.endswith("@2"):
             first = key.removesuffix("@2")
             kind = "re-ask" if "~" in key else "reversal"
             verdicts = stated[first].get("verdict"), due["verdict"]
             seen = found[first]["verdict"], row["verdict"]
-            yield {"key": key, "kind": kind, "due": _turn(*verdicts), "found": _turn(*seen)}
+            yield {
+                "key": key,
+                "scripted_what": kind,
+                "due": _turn(*verdicts),
+                "shown": _turn(*seen),
+            }
 
 
 def _turn(before: str | None, after: str | None) -> str:
@@ -98,20 +106,21 @@ def _addresses(nights: Nights, night: Night, truth: Mapping[str, Any]) -> Iterat
                     "night": night.number,
                     "model": model,
                     "key": key,
-                    "kind": "address",
+                    "scripted_what": "address",
                     "due": classes[fate],
-                    "found": seen.get(url, "not asked"),
+                    "shown": seen.get(url, "not asked"),
                 }
 
 
-@piece
-def recovered(nights: Nights) -> Markup:
+@of_nights
+def recovered(nightly: Nightly) -> Markup:
     """Return how much of what was scripted is read as it was scripted, by kind."""
+    nights = nightly.nights
     facts = compared(nights)
     if facts.empty:
         return Markup("<p>The models of this record are not scripted: no truth to hold it to.</p>")
-    facts = facts.assign(alike=facts.due.map(str) == facts.found.map(str))
-    by_kind = facts.groupby("kind").alike.agg(["sum", "size"]).reindex(list(SCRIPTED))
+    facts = facts.assign(alike=facts.due.map(str) == facts.shown.map(str))
+    by_kind = facts.groupby("scripted_what").alike.agg(["sum", "size"]).reindex(list(SCRIPTED))
     shown = pd.DataFrame(
         {
             "Scripted": [SCRIPTED[kind] for kind in by_kind.index],
@@ -122,5 +131,5 @@ def recovered(nights: Nights) -> Markup:
     stories = truth_of(nights)["rules"]["models"]
     told = (html("<li><b>{}</b>: {}</li>", name, it["story"]) for name, it in stories.items())
     listed = html("<ul>{}</ul>", joined(told))
-    kept = facts.assign(due=facts.due.map(str), found=facts.found.map(str))
+    kept = facts.assign(due=facts.due.map(str), shown=facts.shown.map(str)).drop(columns="alike")
     return with_data(joined([listed, table(shown)]), "board-truth", kept)
