@@ -68,7 +68,7 @@ def test_the_commands_of_the_schedules_exist_and_take_their_options() -> None:
     for path in SCHEDULE.iterdir():
         text = path.read_text(encoding="utf-8")
         found += [words.split() for words in re.findall(r"/bin/drift ([a-z][^\n|;]*)", text)]
-    assert {words[0] for words in found} == {"refresh", "verify", "report"}
+    assert {words[0] for words in found} == {"refresh", "board", "verify", "report"}
     assert [said for words in found if (said := wrong(words))] == []
 
 
@@ -136,6 +136,7 @@ def slot(tmp_path: Path) -> Path:
     (tmp_path / "bin").mkdir()
     said = 'echo "{0} $*" >> "$CALLS"\n'
     refresh = 'if [ "$1" = refresh ]; then echo row > "$DATA/row"; exit "$CODE"; fi\n'
+    refresh += 'if [ "$1" = board ]; then exit "${NIGHT:-0}"; fi\n'
     refresh += 'if [ "$1" = verify ]; then exit "$FOUND"; fi\n'
     for path, name, more in (
         (tmp_path / "clone/.venv/bin/drift", "drift", refresh),
@@ -153,13 +154,10 @@ def slot(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("code", "found"), [*((code, 0) for code in range(6)), (0, 4)])
-def test_a_slot_is_published_when_whole_paused_or_partial_if_it_holds_and_always_kept(
-    slot: Path, code: int, found: int
-) -> None:
-    calls, record = slot / "calls", slot / "record"
-    settings = {"PANEL": "mine", "DATA": record, "SITE": "/srv/site/", "CALLS": calls, "CODE": code}
-    settings |= {"FOUND": found}
+def run_slot(slot: Path, **settings: object) -> tuple[int, list[str]]:
+    """Run the script of a slot; return its exit code and what it called."""
+    calls = slot / "calls"
+    settings |= {"PANEL": "mine", "DATA": slot / "record", "SITE": "/srv/site/", "CALLS": calls}
     lines = "".join(f"{name}={value}\n" for name, value in settings.items())
     (slot / "drift.env").write_text(lines)
     who = {
@@ -171,8 +169,16 @@ def test_a_slot_is_published_when_whole_paused_or_partial_if_it_holds_and_always
     done = subprocess.run(
         ["sh", SCHEDULE / "run.sh", slot / "drift.env"], cwd=slot / "clone", env=environ
     )
-    assert done.returncode == (code or found)
-    said = calls.read_text().splitlines()
+    return done.returncode, calls.read_text().splitlines()
+
+
+@pytest.mark.parametrize(("code", "found"), [*((code, 0) for code in range(6)), (0, 4)])
+def test_a_slot_is_published_when_whole_paused_or_partial_if_it_holds_and_always_kept(
+    slot: Path, code: int, found: int
+) -> None:
+    record = slot / "record"
+    ended, said = run_slot(slot, CODE=code, FOUND=found)
+    assert ended == (code or found)
     assert said[0] == f"drift refresh --panel mine --data {record}"
     steps = [
         f"drift verify --data {record}",
@@ -183,3 +189,27 @@ def test_a_slot_is_published_when_whole_paused_or_partial_if_it_holds_and_always
     log = ["git", "-C", "remote", "log", "--format=%s"]
     kept = subprocess.run(log, cwd=slot, check=True, capture_output=True, text=True).stdout
     assert kept.split("\n")[0] == "Run of mine"
+
+
+@pytest.mark.parametrize(
+    ("code", "night", "ended"),
+    [
+        (0, 0, 0),
+        (0, 5, 5),
+        (5, 0, 5),
+        (3, 5, 5),
+        (0, 3, 3),
+        (0, 1, 1),
+        (0, 4, 4),
+        (2, 0, 2),
+        (4, 5, 4),
+    ],
+)
+def test_a_slot_makes_the_night_of_the_board_if_told_to_and_ends_with_what_went_wrong(
+    slot: Path, code: int, night: int, ended: int
+) -> None:
+    found, said = run_slot(slot, CODE=code, FOUND=0, BOARD="yes", NIGHT=night)
+    assert found == ended
+    assert said[1] == f"drift board --panel mine --data {slot / 'record'}"
+    # A failure of either leaves the last good site.
+    assert len(said) == (5 if ended in (0, 3, 5) else 2)

@@ -149,7 +149,7 @@ def test_the_months_of_the_record_are_those_that_it_gives_away(phantom: Record) 
 def test_the_steps_explained_are_the_steps_that_verify_takes() -> None:
     source = "".join(path.read_text() for path in (ROOT / "drift/records").glob("verify*.py"))
     named = set(re.findall(r'\.add\(\s*"([a-z ]+)"', source)) | set(
-        re.findall(r'part, "([a-z]+)"', source)
+        re.findall(r'(?:part,|"batch":|"night":) "([a-z]+)"', source)
     )
     # "files" is a file that no line names, or one that the disk does not give.
     assert {entry["step"] for entry in STATED["step"]} == named - {"files"}
