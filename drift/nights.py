@@ -26,7 +26,7 @@ from drift.probing.cost import BYTES_PER_TOKEN
 from drift.probing.phantom import VirtualClock
 from drift.probing.phantom_board import BoardTruth
 from drift.probing.response import Ask
-from drift.records.asking import Progress, afford, ask, cost_usd
+from drift.records.asking import Progress, afford, ask, cost_usd, seed_of
 from drift.records.citations import check_citations, cited
 from drift.records.ledger import write_atomically
 from drift.records.night import STEPS, all_keys, due_keys, night_conversation, split_night_key
@@ -222,6 +222,7 @@ def _header(
         "registration": registration,
         "corpus": {"name": board.name, "version": board.version, "sha256": board.sha256},
         "cadence": cadence(record),
+        "seeds": "per answer",
         "keys": sorted(board.by_id),
         "models": [model.key for model in chosen],
         "instruments": instruments,
@@ -262,7 +263,7 @@ class _Asker:
             ask(
                 self.current,
                 model,
-                self._asks(model.key, draw, turn),
+                self._asks(model, draw, turn),
                 weights=weights,
                 truth=self.truth,
                 clock=self.record.clock,
@@ -272,11 +273,13 @@ class _Asker:
                 draw=draw,
             )
 
-    def _asks(self, model: str, draw: int, turn: int) -> list[Ask]:
-        rows = by_place(self.current.rows)
+    def _asks(self, model: ModelSpec, draw: int, turn: int) -> list[Ask]:
+        rows, number = by_place(self.current.rows), self.current.header["number"]
         due = []
         for key in due_keys(self.board, draw, turn):
-            messages = night_conversation(rows, model, self.board, key)
-            if messages and (model, key) not in rows:
-                due.append(Ask(key, messages, in_corpus=turn == 1))
+            messages = night_conversation(rows, model.key, self.board, key)
+            if messages and (model.key, key) not in rows:
+                # Answers under one seed are not independent of each other.
+                own = seed_of(model, number, key) if model.seed_policy == "per-run" else None
+                due.append(Ask(key, messages, in_corpus=turn == 1, seed=own))
         return due

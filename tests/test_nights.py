@@ -121,16 +121,33 @@ def test_every_probe_is_asked_twice_and_a_stance_goes_on_in_two_conversations(ho
     assert host.verified() == []
 
 
-def test_two_draws_have_two_seeds_where_the_seed_follows_the_run(host: Host) -> None:
+def test_each_answer_has_a_seed_of_its_own_where_the_seed_follows_the_run(host: Host) -> None:
     write_panel(host.project, host.server.base_url, each=SEEDED)
-    seeds: dict[str, set[int]] = {}
+    seeds = Counter[int]()
 
     def script(request: Request) -> Reply:
-        seeds.setdefault(user_turns(request)[0], set()).add(request.document["seed"])
+        seeds[request.document["seed"]] += 1
         return completion(ANSWER)
 
     host.make(script)
-    assert {len(of) for of in seeds.values()} == {2} and len(set.union(*seeds.values())) == 2
+    # Both models have the same registered seed, and so the same under each key.
+    assert set(seeds.values()) == {2} and len(seeds) == len(all_keys(BOARD))
+    assert host.nights()[-1][0]["seeds"] == "per answer"
+    host.clock.advance(days=1)
+    host.make(script)
+    assert len(seeds) == 2 * len(all_keys(BOARD))
+
+
+def test_a_fixed_seed_is_sent_with_every_answer(host: Host) -> None:
+    write_panel(host.project, host.server.base_url, each='seed_policy = "fixed"\nseed = 11')
+    seeds = Counter[int]()
+
+    def script(request: Request) -> Reply:
+        seeds[request.document["seed"]] += 1
+        return completion(ANSWER)
+
+    host.make(script)
+    assert set(seeds) == {11}
 
 
 @pytest.mark.parametrize("key", ["", "a#en@1", "a#en~3", "a#en@2~2", "a#en~2@3", "~2"])

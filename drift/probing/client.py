@@ -151,6 +151,7 @@ class _Asker:
         if self.model.system_prompt is not None:
             messages.insert(0, {"role": "system", "content": self.model.system_prompt})
         payload = self.payload | {"messages": messages}
+        payload |= {} if ask.seed is None else {"seed": ask.seed}
         body = json.dumps(payload, ensure_ascii=False, default=json_number).encode()
         for attempt in range(1, self.model.attempts + 1):
             asked_at, began = timestamp(self.clock()), time.monotonic()

@@ -13,12 +13,14 @@ class Ask:
     """One question to one model.
 
     ``messages`` come before the panel's system prompt is put in front; ``in_corpus``
-    says that they can be rebuilt from the corpus and need not be stored again.
+    says that they can be rebuilt from the corpus and need not be stored again. ``seed`` is
+    sent in place of the one of all questions.
     """
 
     key: str
     messages: tuple[dict[str, str], ...]
     in_corpus: bool = True
+    seed: int | None = None
 
 
 @dataclass(frozen=True)

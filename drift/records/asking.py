@@ -47,7 +47,7 @@ def ask(
 ) -> None:
     """Put `asks` to one model and store each answer in the open run; see :func:`ask_model`.
 
-    A repeated `draw` of the same questions gets another seed where the seed is the run's.
+    A phantom is told which `draw` of the same questions it is asked for.
     """
     number = current.header["number"]
     total = sum(row["model"] == model.key for row in current.rows) + len(asks)
@@ -67,8 +67,7 @@ def ask(
                     progress(model.key, done, total)
 
             how |= {"time_budget_s": time_budget_s, "environ": environ}
-            how["seed"] = seed_of(model, number, draw)
-            await ask_model(model, asks, keep=keep, clock=clock, **how)
+            await ask_model(model, asks, keep=keep, clock=clock, seed=seed_of(model, number), **how)
 
     if asks:
         asyncio.run(work())
@@ -89,11 +88,14 @@ async def _served(
         yield {}
 
 
-def seed_of(model: ModelSpec, number: int, draw: int = 1) -> int | None:
-    """Return the seed to send: fixed, or derived from the registered one, the run and the draw."""
+def seed_of(model: ModelSpec, number: int, key: str = "") -> int | None:
+    """Return the seed to send: fixed, or derived from the registered one, the run and a key.
+
+    One seed for all questions of a run ties their answers to each other.
+    """
     if model.seed_policy != "per-run":
         return model.seed
-    drawn = f"{model.seed}|{number}" + (f"|{draw}" if draw > 1 else "")
+    drawn = f"{model.seed}|{number}" + (f"|{key}" if key else "")
     return int(sha256_hex(drawn.encode())[:8], 16) & 0x7FFFFFFF
 
 

@@ -188,7 +188,7 @@ def scores_again(
 
     Returns the rows, and how many encoder distances in them were taken from the stored ones
     because the encoder is not here. One that is derived and lies within its tolerance of the
-    stored is that one: int8 arithmetic may round otherwise on another machine.
+    stored is that one: another machine may round otherwise.
     """
     if (reader := scoring.reading(line["judge"])) is None:
         return None
