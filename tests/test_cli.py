@@ -43,6 +43,7 @@ def drift(
 
 COMMANDS = [
     "refresh", "report", "verify", "reproduce", "register", "rescore", "status", "compare",
+    "elicit", "board", "lab record", "lab ladders", "lab nights",
     "code draw", "code adjudicate", "code agreement", "code seal",
     "bank check", "weights fetch", "judge evaluate", "judge diff",
     "instrument calibrate", "instrument show",
@@ -402,3 +403,28 @@ def test_without_a_reference_one_look_is_shown_and_nothing_is_attributed(
     assert "subject: not compared: the instrument changed, target.max_tokens: 48 -> 64" in said
     assert drift("compare", first, "20991231T000000Z", "--panel", "test")[0] == 2
     assert drift("compare", second, first, "--panel", "test")[0] == 2
+
+
+def test_a_night_from_the_command_line_is_made_once_a_day_and_shown_by_status(
+    drift: Callable[..., Said], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REFUSAL_DRIFT_CACHE", str(ROOT / ".cache" / "weights"))
+    board = ("board", "--panel", "test", "--no-citations")
+    with Loopback(answering) as server:
+        write_panel(project, server.base_url)
+        code, said, _ = drift(*board, "--json")
+        outcome = json.loads(said)
+        assert outcome["sealed"] and outcome["asked"] == 192 and outcome["scope"] == "board"
+        # 5 only where this machine has no encoder.
+        assert code == (0 if not outcome["codes"] else 5)
+        code, _, told = drift(*board)
+        assert code == 0 and "asked today already" in told
+        assert sum(server.counts.values()) == 192
+        code, _, complained = drift(*board, "--nights", "2")
+        assert code == 2 and "virtual" in complained
+        code, _, complained = drift(*board, "--models", "nobody")
+        assert code == 2 and "'nobody'" in complained
+    _, said, _ = drift("status", "--panel", "test")
+    assert "nights: 1" in said and "open night: none" in said
+    code, said, _ = drift("verify", "--panel", "test")
+    assert code == 0 and "holds" in said
