@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from drift.records.registration import corpus_copy
 from drift.records.replays import load_nights
+from drift.report.display import shown
 from drift.report.markup import Markup, html, joined, table, when, with_data
 from drift.report.metrics import READER_NAMES, SHOWN, number, of_nights, p_text
-from drift.report.nightly import MOVED, READERS, TESTED, Asked, Nightly
+from drift.report.nightly import (
+    ALPHA,
+    LIKENESS,
+    MOVED,
+    TESTED,
+    Asked,
+    Nightly,
+    Row,
+    one_seed,
+)
+from drift.report.nights import Nights
+from drift.report.pages import kind
 from drift.report.tables import each
 
-#: Up to which p-value, adjusted over the models of a night, answers are said to have changed.
-ALPHA = 0.05
+#: What the banner of a record says of its runs alone, and what holds for its nights.
+PREMISES = {
+    "laboratory": "The plan whose hash was registered is that of the runs. What is done to servers "
+    "before a night stands in config/nights.toml and in the night's line. No line of the chain "
+    "seals that file: that it was there before the first night, the repository's history says.",
+    "scripted": "That truth is of the runs. The nights follow board_truth.json, whose hash every "
+    "night seals.",
+}
 CADENCES = {
     "nightly": "nightly",
     "laboratory": "laboratory: each after the other, none waits for a day to pass",
@@ -36,7 +53,23 @@ OF_TESTED = dict(zip(("distance_measure", "probe_language"), TESTED, strict=True
 HASH = '<span class="drift-hash">{}</span>'
 
 
+@shown
+def premises(nights: Nights) -> Markup:
+    """Return what of the banner above holds for runs alone, in a record that has nights."""
+    told = PREMISES.get(kind(nights.record), "") if nights.all else ""
+    return html('<p class="drift-banner">{}</p>', told) if told else Markup("")
+
+
 # Last night, in words.
+
+#: What is said of the models of a night, by how their test came out.
+STANDINGS = {
+    "moved": "<b>Answers moved beyond the model's own noise</b>: {}.",
+    "unmoved": "No move of first answers, in words, is shown: {}.",
+    "quiet": "Without noise of its own in either night; first answers that are not equal: {}.",
+    "few": "Not tested, too few probes: {}.",
+    "alone": "Not compared: {}.",
+}
 
 
 @of_nights
@@ -44,74 +77,149 @@ def last_night(nightly: Nightly) -> Markup:
     """Return what changed in the last night in a paragraph, then each model in a column."""
     night = nightly.nights.all[-1]
     ones = [one for one in nightly.asked if one.night is night]
-    looks = [nightly.row("drifts", one, quantity="excess", **OF_TESTED) for one in ones]
-    tested = [it for it in looks if it["night_holm"] is not None]
-    beyond = "<b>{}</b> (excess {}, p {})"
-    moved = [
-        html(beyond, it["model"], number(it["mean_distance"]), p_text(it["night_holm"]))
-        for it in tested
-        if it["night_holm"] <= ALPHA
+    found = [_standing(nightly, one) for one in ones]
+    told = [
+        html(text, joined((who for kind, who in found if kind == standing), ", "))
+        for standing, text in STANDINGS.items()
+        if standing in dict(found)
     ]
-    still = [it["model"] for it in tested if it["night_holm"] > ALPHA]
-    rest = [f"{it['model']} ({it['reason']})" for it in looks if it["night_holm"] is None]
+    declines = [*_declines(nightly, ones)]
+    told += [html("Declines since then: {}.", joined(declines, ", "))] if declines else []
     what = f" ({done})" if (done := night.body["what"]) else ""
-    said = [html("<b>Night {}</b>, {}{}.", night.number, when(night.body["started_at"]), what)]
-    for words, names in (
-        ("<b>Answers moved beyond the model's own noise</b>: {}.", moved),
-        ("No move beyond the model's own noise is shown: {}.", still),
-        ("Not compared: {}.", rest),
-        ("Declines since then: {}.", [*_declines(nightly, ones)]),
-    ):
-        said += [html(words, joined(names, ", "))] if names else []
+    said = html("<b>Night {}</b>, {}{}.", night.number, when(night.body["started_at"]), what)
     columns = pd.DataFrame({one.model: _column(nightly, one) for one in ones})
-    told = table(columns.rename_axis("In brackets: the night compared with").reset_index())
-    look = (
-        "One test for each model in each night, {} so far; p is adjusted by Holm over the {} of "
-        "this night. If nothing ever changed, some model would be named in one night of {:.0f}."
+    shown = table(columns.rename_axis("In brackets: the night compared with").reset_index())
+    parts = (joined([said, *told], " "), shown, _looks(nightly))
+    return html('<p>{}</p><div class="drift-night">{}</div>{}', *parts)
+
+
+def _standing(nightly: Nightly, one: Asked) -> tuple[str, Markup]:
+    """Return how the test of a model's night came out, and what is said of the model."""
+    within, between, look = (
+        nightly.row("drifts", one, quantity=it, **OF_TESTED)
+        for it in ("within", "between", "excess")
     )
-    small = html(f'<p class="drift-small">{look}</p>', nightly.looks, len(tested), 1 / ALPHA)
-    return html("<p>{}</p>{}{}", joined(said, " "), told, small)
+    if look["night_holm"] is None:
+        return "alone", html("{} ({})", one.model, look["reason"])
+    if look["night_holm"] <= ALPHA:
+        numbers = number(look["mean_distance"]), p_text(look["night_holm"])
+        return "moved", html("<b>{}</b> (excess {}, p {})", one.model, *numbers)
+    if nightly.too_few(look):
+        return "few", html("{} ({})", one.model, look["probes_compared"])
+    then = nightly.row("drifts", nightly.before(one), quantity="within", **OF_TESTED)
+    if within["mean_distance"] == then["mean_distance"] == 0:
+        moved = sum(between[f"{it}_answers"] for it in LIKENESS if it != "equal")
+        counted = moved, sum(between[f"{it}_answers"] for it in LIKENESS)
+        return "quiet", html("{} {} of {}", one.model, *counted)
+    return "unmoved", html("{}", one.model)
+
+
+def _looks(nightly: Nightly) -> Markup:
+    """Say how often was tested, and what the level comes to."""
+    night = nightly.nights.all[-1]
+    twins = nightly.repeated.items()
+    distinct = nightly.looks - sum((len(models) - 1) * len(of) for models, of in twins)
+    same = "{} gave the same first answers, byte for byte, in night{} {} and the night before"
+    told = (same.format(" and ".join(it), "s" * (len(of) > 1), _spans(of)) for it, of in twins)
+    alike = f", {distinct} of them distinct ({'; '.join(told)})" if twins else ""
+    look = (
+        "One test for each model in each night, {} so far{}; p is adjusted by Holm over the {} of "
+        "this night. If nothing ever changed, some model would be named in at most one night of "
+        "{:.0f} on average{}."
+    )
+    seeds = "; but one seed served all probes of a draw, and p is too small"
+    numbers = (nightly.looks, alike, nightly.looks_of(night.number), 1 / ALPHA)
+    return html(f'<p class="drift-small">{look}</p>', *numbers, seeds if one_seed(night) else "")
 
 
 def _declines(nightly: Nightly, ones: Sequence[Asked]) -> Iterator[str]:
-    """Say for each model and reader how many probes are newly declined, and no longer."""
-    for one, reader in product(ones, READERS):
-        row = nightly.row("refusals", one, reader=reader)
+    """Say for each model how many probes a listed opening newly declines, and no longer."""
+    for one in ones:
+        row = nightly.row("refusals", one, reader="opening")
         counts = {name.replace("_", " "): row[name] for name in MOVED[:2]}
         if said := " and ".join(f"{n:.0f} {name}" for name, n in counts.items() if n):
-            yield f"{one.model} {said} by {READER_NAMES[reader]}"
+            yield f"{one.model} {said} by {READER_NAMES['opening']}"
 
 
 def _column(nightly: Nightly, one: Asked) -> dict[str, str]:
     """Return what a model did in a night, beside the night that it is compared with."""
     due, silent = len(one.rows), one.silent
     gaps = "".join(f", {n} {name}" for name, n in silent.items())
-    within, between, excess = (
-        nightly.row("drifts", one, quantity=it, **OF_TESTED)
-        for it in ("within", "between", "excess")
+    between, excess = (
+        nightly.row("drifts", one, quantity=it, **OF_TESTED) for it in ("between", "excess")
     )
-    turned = nightly.row("reversals", one, asked_after="pushback")
-    cited = nightly.row("citations", one)
+    pushed, plain = {"asked_after": "pushback"}, {"asked_after": "plain re-ask"}
+    cited, within = nightly.row("citations", one), {"quantity": "within", **OF_TESTED}
     return {
         "Compared with": one.step.reason or f"night {between['compared_night']:.0f}",
         "Answers": f"{due - silent.total()} of {due}{gaps}",
-        "Distance in words": number(between["mean_distance"]),
-        "Within the night": number(within["mean_distance"]),
-        "Excess": f"{number(excess['mean_distance'])}, p {p_text(excess['night_holm'])}",
-        "Declined by a listed opening": _counts(nightly, "refusals", one, reader="opening"),
-        "Declined, says the judge": _counts(nightly, "refusals", one, reader="judge"),
-        "Reversed under pushback": _counts(nightly, "reversals", one, asked_after="pushback"),
-        "YES to NO, NO to YES": "{yes_to_no}, {no_to_yes}".format(**turned),
-        "Reversed when re-asked": _counts(nightly, "reversals", one, asked_after="plain re-ask"),
-        "Addresses that resolve": cited["reason"] or _counts(nightly, "citations", one),
+        "Distance in words": _far(between),
+        "Within the night": _beside(nightly, "drifts", one, _far, **within),
+        "Excess": f"{_far(excess)}; {_p(nightly, excess)}" if one.step.before else "–",
+        "Declined by a listed opening": _beside(nightly, "refusals", one, _of, reader="opening"),
+        "Declined, says the judge": _beside(nightly, "refusals", one, _of, reader="judge"),
+        "Reversed under pushback": _beside(nightly, "reversals", one, _of, **pushed),
+        "YES to NO, NO to YES": _beside(nightly, "reversals", one, _turned, **pushed),
+        "Reversed when re-asked": _beside(nightly, "reversals", one, _of, **plain),
+        "Addresses that resolve": cited["reason"] or _beside(nightly, "citations", one, _of),
     }
 
 
-def _counts(nightly: Nightly, name: str, one: Asked, **where: str) -> str:
-    """Return counts in a night, and in brackets those of the night that it is compared with."""
-    row, said = nightly.row(name, one, **where), "{cases} of {out_of}"
+def _of(row: Row) -> str:
+    return "{cases} of {out_of}".format(**row).replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _turned(row: Row) -> str:
+    return "{yes_to_no},\N{NO-BREAK SPACE}{no_to_yes}".format(**row)
+
+
+def _far(row: Row) -> str:
+    """Return a mean distance with the number of probes that it is over."""
+    if not row["probes_compared"]:
+        return number(None)
+    n = f"n {row['probes_compared']}".replace(" ", "\N{NO-BREAK SPACE}")
+    return f"{number(row['mean_distance'])}, {n}"
+
+
+def _p(nightly: Nightly, look: Row) -> str:
+    return "too few probes" if nightly.too_few(look) else f"p {p_text(look['night_holm'])}"
+
+
+def _beside(
+    nightly: Nightly, name: str, one: Asked, said: Callable[[Row], str], **where: str
+) -> str:
+    """Return what is said of a night, and in brackets of the night that it is compared with."""
+    row = nightly.row(name, one, **where)
     then = row["compared_night"] and nightly.row(name, nightly.before(one), **where)
-    return said.format(**row) + (f" ({said.format(**then)})" if then else "")
+    return said(row) + (f" ({said(then)})" if then else "")
+
+
+# The seeds, on which the test leans.
+
+
+@of_nights
+def seeds(nightly: Nightly) -> Markup:
+    """Return in which nights one seed served all probes of a draw, and what follows for p."""
+    shared = [night.number for night in nightly.nights.all if one_seed(night)]
+    if not shared:
+        return Markup("<p>No seed that was sent served two answers of a night.</p>")
+    return html(
+        "<p>In night{} {} one seed served all probes of a draw. Their answers are not independent: "
+        "p is too small, and the intervals may be too narrow. {}</p>",
+        "s" * (len(shared) > 1),
+        _spans(shared),
+        UNTOUCHED,
+    )
+
+
+#: Measured once: every two draws against every two others of those to which nothing was done.
+UNTOUCHED = (
+    "How much too small was measured once, on six nights of three small models at temperature .05 "
+    "with such seeds (30 November 2026), by splitting into two nights of two the draws to which "
+    "nothing was done. Where p should be at most .05 in 5 % of splits and at most .01 in 1 %, it "
+    "was in 8.0 and 3.2 % of the 1,485 splits of one model's 12 draws, and in 15.2 and 9.0 % of "
+    "the 210 of another's 8. The splits overlap: these are rough figures."
+)
 
 
 # Where list and judge disagree.
@@ -246,8 +354,8 @@ def expected(nightly: Nightly) -> Markup:
         of = mine[mine.night == night.number]
         row = {"Night": night.number, "What was done": night.body["what"]}
         for model in nightly.nights.models:
-            by = {it.quantity: it for it in each(of[of.model == model])}
-            row[model] = _came(by) if by else "not asked"
+            by = {it.quantity: it._asdict() for it in each(of[of.model == model])}
+            row[model] = _came(nightly, by) if by else "not asked"
         rows.append(row)
     quote = html("<blockquote>{}</blockquote>", plan.expected.strip())
     after = "<p>Written after the last night, when all had come in sight: {}</p>"
@@ -255,14 +363,13 @@ def expected(nightly: Nightly) -> Markup:
     return joined([quote, table(pd.DataFrame(rows)), read])
 
 
-def _came(by: Mapping[str, Any]) -> Markup:
+def _came(nightly: Nightly, by: Mapping[str, Row]) -> Markup:
     """Say how far a model was from the night before and from itself, and how many answers moved."""
-    within, between, excess = (by[it] for it in ("within", "between", "excess"))
-    own = f"within {number(within.mean_distance)}"
-    if excess.not_compared_why:
-        return html("{}; {}", excess.not_compared_why, own)
-    said = "excess {}, p {}; between {}, {}; {} of {} changed or rewritten"
-    moved = between.changed_answers + between.rewrite_answers
-    numbers = (number(excess.mean_distance), p_text(excess.night_holm))
-    counts = (moved, between.probes_compared)
-    return html(said, *numbers, number(between.mean_distance), own, *counts)
+    between, excess = by["between"], by["excess"]
+    own = f"within {_far(by['within'])}"
+    if excess["not_compared_why"]:
+        return html("{}; {}", excess["not_compared_why"], own)
+    said = "excess {}; {}; between {}; {}; {} of {} first answers changed or rewritten"
+    moved = between["changed_answers"] + between["rewrite_answers"]
+    counts = (moved, sum(between[f"{it}_answers"] for it in LIKENESS))
+    return html(said, _far(excess), _p(nightly, excess), _far(between), own, *counts)

@@ -16,8 +16,9 @@ from drift.config import sha256_hex
 from drift.records.store import judge_folder, read_rows
 from drift.report.markup import Markup, html, joined, table, with_data
 from drift.report.metrics import of_nights
-from drift.report.nightly import Nightly
+from drift.report.nightly import ALPHA, Nightly
 from drift.report.nights import Night, Nights
+from drift.report.tables import each
 
 #: What is scripted of an answer, and how the page calls it.
 SCRIPTED = {
@@ -30,7 +31,16 @@ SCRIPTED = {
     "reversal": "reversal under pushback, with its direction",
     "re-ask": "reversal on the plain re-ask, with its direction",
     "address": "what is found at an address",
+    "fault": "what became of an answer that says nothing",
 }
+#: What is scripted of a model's night, which the test of the excess is to tell.
+NAMED = {
+    "change": "a change of first answers: named by the test",
+    "no change": "no change of first answers: not named by the test",
+}
+COLUMNS = ["night", "model", "key", "scripted_what", "due", "shown"]
+#: What of a script no first answer depends on.
+SECOND = {"yields", "wavers"}
 
 
 def truth_of(nights: Nights) -> dict[str, Any]:
@@ -52,15 +62,17 @@ def compared(nights: Nights) -> pd.DataFrame:
             place = {"night": night.number, "model": model}
             rows += (place | fact for fact in _facts(stated, found))
         rows += _addresses(nights, night, truth)
-    return pd.DataFrame(rows, columns=["night", "model", "key", "scripted_what", "due", "shown"])
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _facts(stated: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what was stated of the answers of one model in one night, and what is read."""
     for key, due in stated.items():
-        if "label" not in due:
-            continue
         row = found[key]
+        if "label" not in due:
+            shown = {"due": due["fault"], "shown": row["status"]}
+            yield {"key": key, "scripted_what": "fault"} | shown
+            continue
         read = {
             "label": row["label"],
             "opening": row["opening"] is not None,
@@ -112,6 +124,18 @@ def _addresses(nights: Nights, night: Night, truth: Mapping[str, Any]) -> Iterat
                 }
 
 
+def named(nightly: Nightly) -> pd.DataFrame:
+    """Return for each look if first answers were to change, and if the test names the model."""
+    rules, rows = truth_of(nightly.nights)["rules"], list[dict[str, Any]]()
+    for look in each(nightly.tested[nightly.tested.split_p.notna()]):
+        then = rules["models"][look.model].get("then", {}).keys() - SECOND
+        due = bool(then) and look.night == rules["turn"]
+        what = "change" if due else "no change"
+        place = {"night": look.night, "model": look.model, "key": "", "scripted_what": what}
+        rows.append(place | {"due": due, "shown": look.night_holm <= ALPHA})
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
 @of_nights
 def recovered(nightly: Nightly) -> Markup:
     """Return how much of what was scripted is read as it was scripted, by kind."""
@@ -119,11 +143,15 @@ def recovered(nightly: Nightly) -> Markup:
     facts = compared(nights)
     if facts.empty:
         return Markup("<p>The models of this record are not scripted: no truth to hold it to.</p>")
+    tests, kinds = named(nightly), SCRIPTED | NAMED
+    facts = pd.concat([facts, tests], ignore_index=True)
     facts = facts.assign(alike=facts.due.map(str) == facts.shown.map(str))
-    by_kind = facts.groupby("scripted_what").alike.agg(["sum", "size"]).reindex(list(SCRIPTED))
+    by_kind = (
+        facts.groupby("scripted_what").alike.agg(["sum", "size"]).reindex(list(kinds), fill_value=0)
+    )
     shown = pd.DataFrame(
         {
-            "Scripted": [SCRIPTED[kind] for kind in by_kind.index],
+            "Scripted": list(kinds.values()),
             "Stated": by_kind["size"].to_list(),
             "Found as stated": by_kind["sum"].to_list(),
         }
@@ -131,5 +159,12 @@ def recovered(nightly: Nightly) -> Markup:
     stories = truth_of(nights)["rules"]["models"]
     told = (html("<li><b>{}</b>: {}</li>", name, it["story"]) for name, it in stories.items())
     listed = html("<ul>{}</ul>", joined(told))
+    due, found = (
+        joined((f"{it.model} in night {it.night}" for it in each(tests[tests[of]])), ", ") or "none"
+        for of in ("due", "shown")
+    )
+    looks = "<p>First answers change by the script: {}. Named by the test, of {} looks: {}.</p>"
     kept = facts.assign(due=facts.due.map(str), shown=facts.shown.map(str)).drop(columns="alike")
-    return with_data(joined([listed, table(shown)]), "board-truth", kept)
+    return with_data(
+        joined([listed, html(looks, due, len(tests), found), table(shown)]), "board-truth", kept
+    )

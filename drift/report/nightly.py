@@ -6,7 +6,7 @@ it is there only where :meth:`drift.report.nights.Nights.step` allows the compar
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +23,8 @@ from drift.stats import holm, proportion
 from drift.stats.distances import Quartet, mean_interval, split_p
 
 READERS = ("opening", "judge")
+#: Up to which p-value, adjusted over the models of a night, answers are said to have changed.
+ALPHA = 0.05
 MOVED = ("newly_declined", "no_longer_declined", "probes_compared")
 AFTER = {"pushback": 1, "plain re-ask": 2}
 #: Columns of the classes of addresses.
@@ -126,6 +128,33 @@ class Nightly:
         """How often a night was tested against another, over all models."""
         return int(self.drifts.split_p.notna().sum())
 
+    def looks_of(self, night: int) -> int:
+        """How many models were tested in a night."""
+        return int(self.tested[self.tested.night == night].split_p.count())
+
+    def too_few(self, look: Row) -> bool:
+        """Tell whether not even 3^-n, the least p-value of n probes, would name a model alone."""
+        least = 3.0 ** -look["probes_compared"] * self.looks_of(look["night"])
+        return bool(look["night_holm"] and look["night_holm"] > ALPHA and least > ALPHA)
+
+    @cached_property
+    def repeated(self) -> dict[tuple[str, ...], list[int]]:
+        """The nights in which some models gave the same first answers, byte for byte, in that
+        night and in the one that it is compared with: one look, shown once for each of them.
+        """
+        found = defaultdict[Any, list[str]](list)
+        for one in self.asked:
+            if one.step.before:
+                texts = (
+                    tuple(sorted((at, row["text"]) for at, row in rows.items() if at[2] == 1))
+                    for rows in (one.before, one.rows)
+                )
+                found[one.night.number, *texts].append(one.model)
+        nights = defaultdict[tuple[str, ...], list[int]](list)
+        for (night, *_), models in found.items():
+            nights[tuple(models)].append(night)
+        return {models: of for models, of in nights.items() if len(models) > 1}
+
     def before(self, one: Asked) -> Asked:
         """Return the night that a model is compared with; StopIteration if there is none."""
         return next(it for it in self.asked if (it.model, it.night) == (one.model, one.step.before))
@@ -146,6 +175,12 @@ def _framed(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
     counts = ["compared_night", *MOVED, *(f"{name}_answers" for name in LIKENESS)]
     kinds = dict.fromkeys(counts, "Int64") | dict.fromkeys(["split_p", "estimate"], "float")
     return frame.astype({name: kind for name, kind in kinds.items() if name in frame})
+
+
+def one_seed(night: Night) -> bool:
+    """Tell whether one seed served all answers of a draw to any model of a night."""
+    policies = {it["document"]["seed_policy"] for it in night.body["models"].values()}
+    return "fixed" in policies or ("per-run" in policies and "seeds" not in night.body)
 
 
 def said(row: Row) -> bool:

@@ -131,8 +131,11 @@ def _others(history: History, left: int) -> tuple[dict[Place, Markup], int]:
         nights += 1
         for place, it in fresh:
             found[place].append(it)
-    fold = "<details><summary>{} other answers of these nights</summary>{}</details>"
-    folded = {place: html(fold, len(them), joined(them)) for place, them in found.items()}
+    fold = "<details><summary>{} other answer{} of these nights</summary>{}</details>"
+    folded = {
+        place: html(fold, len(them), "s" * (len(them) > 1), joined(them))
+        for place, them in found.items()
+    }
     return folded, nights
 
 

@@ -156,6 +156,7 @@ def other(history: History, place: Place, answer: tuple[str, str]) -> Markup:
     to, text = answer
     where, shown = history.texts(place)[answer], _cut(text)
     name = to.capitalize() or html("<b>{}</b>", history.letters(place)[text])
-    head = html("{}, {} times, first in night {} as draw {}", name, len(where), *where[0])
+    times = "once" if len(where) == 1 else f"{len(where)} times"
+    head = html("{}, {}, first in night {} as draw {}", name, times, *where[0])
     body = _marked(shown, (), "", {"text": text})
     return html('<div class="drift-response"><p>{}</p><pre>\n{}</pre></div>', head, body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html as html_module
 import re
 from collections.abc import Callable
@@ -23,7 +24,14 @@ from drift.stats import holm, wilson_interval
 
 CAPTION = "What to see."
 FIGURES = (metrics.refusals, metrics.reversals, metrics.citations, metrics.drift, metrics.excess)
-PIECES = (board.last_night, board.asked, board.identities, board.corpora, board.expected)
+PIECES = (
+    board.last_night,
+    board.seeds,
+    board.asked,
+    board.identities,
+    board.corpora,
+    board.expected,
+)
 #: Nights in which nothing is compared, by model.
 BROKEN = {"still": {1, 4, 6}, "subject": {1, 4, 6, 7}, "flaky": {1, 4, 6}}
 
@@ -264,15 +272,68 @@ def test_chinese_has_no_encoder_distance_and_a_missing_encoder_says_so(
 def test_the_page_begins_with_what_changed_last_night(third: Nightly, nightly: Nightly) -> None:
     words = visible(board.last_night(third))
     assert words.startswith("Night 3 , 2026-03-01 00:20 UTC (subject is rewritten;")
-    moved, rest = words.split("No move beyond the model's own noise is shown:")
+    moved, rest = words.split("Without noise of its own in either night;")
     assert "Answers moved beyond the model's own noise" in moved and "subject (excess" in moved
-    assert rest.strip().startswith("flaky, still.")
+    assert rest.strip().startswith(
+        "first answers that are not equal: flaky 0 of 37, still 0 of 40."
+    )
     assert "subject 1 no longer declined by a listed opening" in rest
-    assert "subject 2 no longer declined by the judge" in rest
+    assert "by the judge" not in rest and "1, 2 (0, 0)" in rest
+    within = row(third.tested, model="subject", night=2, quantity="within").mean_distance
+    assert f"n 40 ({metrics.number(within)}, n 40)" in rest
     assert "3 of 8 (0 of 8)" in rest and "5 so far; p is adjusted by Holm over the 3" in rest
+    assert "at most one night of 20 on average." in rest
     last = visible(board.last_night(nightly))
     assert "Not compared: subject (instrument changed)" in last
     assert "Answers moved" not in last and "Declines since then" not in last
+
+
+def test_a_model_with_too_few_probes_is_not_tested_and_no_unmoved_one(nightly: Nightly) -> None:
+    look = nightly.row("drifts", nightly.asked[-1], quantity="excess", **board.OF_TESTED)
+    # Three models are tested in night 3: 3^-4 < .05/3 < 3^-3.
+    for n, too_few in ((3, True), (4, False), (40, False)):
+        look |= {"night": 3, "probes_compared": n, "night_holm": 0.4}
+        assert nightly.too_few(look) == too_few
+        assert board._p(nightly, look) == ("too few probes" if too_few else "p .400")
+    assert not nightly.too_few(look | {"probes_compared": 3, "night_holm": 0.05})
+
+
+def test_models_that_answered_alike_are_one_look_shown_twice(third: Nightly) -> None:
+    assert third.repeated == {}
+    twin = Nightly(third.nights)
+    (still,) = (one for one in twin.asked if (one.model, one.night.number) == ("still", 3))
+    twin.asked.append(dataclasses.replace(still, model="flaky"))
+    assert twin.repeated == {("still", "flaky"): [3]}
+    said = "6 so far, 5 of them distinct (still and flaky gave the same first answers"
+    assert said in visible(str(board._looks(twin)))
+
+
+def test_nights_whose_seed_served_all_probes_say_that_p_is_too_small(boarded: Path) -> None:
+    nights = Nights(load_record("test", root=boarded))
+    old = [dataclasses.replace(night, body=_seeded(night.body, "per-run")) for night in nights.all]
+    assert "No seed that was sent served two" in visible(board.seeds(Nightly(nights)))
+    nights.all = [*old[:2], *nights.all[2:]]
+    assert "In nights 1 to 2 one seed served all probes" in visible(board.seeds(Nightly(nights)))
+    nights.all = old[:2]
+    assert "served all probes of a draw, and p is too small" in visible(
+        board.last_night(Nightly(nights))
+    )
+
+
+def _seeded(body: Any, policy: str) -> dict[str, Any]:
+    """Return a night's line as it was before it told of seeds, under a policy of seeds."""
+    models = {
+        name: model | {"document": model["document"] | {"seed_policy": policy}}
+        for name, model in body["models"].items()
+    }
+    return {name: of for name, of in body.items() if name != "seeds"} | {"models": models}
+
+
+def test_the_banner_of_the_record_is_put_right_for_nights(boarded: Path) -> None:
+    record = load_record("test", root=boarded)
+    assert "No line of the chain seals that file" in visible(board.premises(Nights(record)))
+    early = load_record("test", root=boarded, as_of=record.reading["run"])
+    assert visible(board.premises(Nights(early))) == ""
 
 
 def test_identities_say_which_nights_are_of_one_make(nightly: Nightly) -> None:
@@ -304,8 +365,10 @@ def test_what_a_laboratory_expected_stands_beside_what_came(
     )
     words = visible(board.expected(nightly))
     assert " ".join(plan.expected.split())[:200] in words
-    assert "methodology changed: scorer; within .00" in words and "not asked" in words
-    came = r"excess \.\d\d, p <\.001; between \.\d\d, within \.\d\d; 20 of 40 changed or rewritten"
+    assert "methodology changed: scorer; within .00, n 40" in words and "not asked" in words
+    came = (
+        r"excess \.\d\d, n 40; p <\.001; between \.\d\d, n 40; within \.\d\d, n 40; 20 of 40 first"
+    )
     assert re.search(came, words)
 
 
