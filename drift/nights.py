@@ -27,9 +27,16 @@ from drift.probing.phantom import VirtualClock
 from drift.probing.phantom_board import BoardTruth
 from drift.probing.response import Ask
 from drift.records.asking import Progress, afford, ask, cost_usd, seed_of
-from drift.records.citations import check_citations, cited
+from drift.records.citations import check_citations, cited, open_citations
 from drift.records.ledger import write_atomically
-from drift.records.night import STEPS, all_keys, due_keys, night_conversation, split_night_key
+from drift.records.night import (
+    SEEDS,
+    STEPS,
+    all_keys,
+    due_keys,
+    night_conversation,
+    split_night_key,
+)
 from drift.records.passes import by_place, open_passes, sealed_passes
 from drift.records.registration import corpus_copy, in_force
 from drift.records.scores import Scoring, score_night, sealed_nights
@@ -86,7 +93,7 @@ def board_night(
     passes.finish()
     web = partial(_check_citations, record, rules.citations, truth) if citations else None
     if web:
-        web()
+        web(sealed_now=False)
     if made := _tonight(record, passes, say):
         outcome.run, outcome.scope, outcome.sealed = made, "board", True
         record.notes.append(f"the board was asked today already: night {made}; nothing is asked")
@@ -114,7 +121,7 @@ def board_night(
     if outcome.sealed and scoring.problem:
         outcome.problem(scoring.problem)
     if outcome.sealed and web:
-        web()
+        web(sealed_now=True)
     return outcome
 
 
@@ -151,13 +158,21 @@ def _score(record: Record, scoring: Scoring, body: Mapping[str, Any]) -> None:
     score_night(record.store, record.ledger, scoring, body, at=record.clock())
 
 
-def _check_citations(record: Record, limits: Limits, truth: BoardTruth | None) -> None:
-    """Look for the addresses of the last night, if that was not done and its day is not over."""
+def _check_citations(
+    record: Record, limits: Limits, truth: BoardTruth | None, *, sealed_now: bool
+) -> None:
+    """Look for the addresses of the last night, if that was not done and its day is not over.
+
+    A link check that was begun and cut off is ended on another day without a request.
+    """
     scored = sealed_nights(record.ledger.forwards())[-1:]
     checked = sealed_passes(record.ledger.forwards(), "night", "citations")[-1:]
     for (body, scores), (_, done) in zip(scored, checked, strict=True):
-        today = body["started_at"][:10] == timestamp(record.clock())[:10]
-        if done or not scores or not today:
+        path = open_citations(record.store, body)
+        today = sealed_now or body["finished_at"][:10] == timestamp(record.clock())[:10]
+        if done:
+            path.unlink(missing_ok=True)
+        if done or not scores or not (today or path.exists()):
             continue
         check_citations(
             record.store,
@@ -165,6 +180,7 @@ def _check_citations(record: Record, limits: Limits, truth: BoardTruth | None) -
             body,
             cited(record.store, body, scores[-1]),
             limits.model_copy(update={"control": truth.rules.control}) if truth else limits,
+            over=not today,
             web=truth.web(body["number"]) if truth else nullcontext({}),
             clock=record.clock,
         )
@@ -191,7 +207,12 @@ def _tonight(record: Record, passes: Passes, say: Callable[[str], None]) -> str 
     today = timestamp(record.clock())[:10]
     for path in open_passes(record.store, "night"):
         current = OpenRun.read(path)
-        if current.header["started_at"][:10] != today:
+        if current.header["started_at"][:10] == today:
+            continue
+        if not current.heard:
+            path.unlink()
+            say(f"night {current.run} was begun on another day, and nobody answered: dropped")
+        else:
             passes.seal_with_gaps(current)
             say(f"night {current.run} was not ended on its day: sealed with its gaps")
     last = passes.sealed()[-1:]
@@ -222,7 +243,7 @@ def _header(
         "registration": registration,
         "corpus": {"name": board.name, "version": board.version, "sha256": board.sha256},
         "cadence": cadence(record),
-        "seeds": "per answer",
+        "seeds": {model.key: SEEDS[model.seed_policy] for model in chosen},
         "keys": sorted(board.by_id),
         "models": [model.key for model in chosen],
         "instruments": instruments,

@@ -6,6 +6,7 @@ import json
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,22 @@ from drift.board import load_board
 from drift.config import canonical_json, sha256_hex
 from drift.judging import load_judge
 from drift.nights import board_night
+from drift.probing.citations import Limits
+from drift.records.citations import check_citations, cited, open_citations
 from drift.records.ledger import Ledger
 from drift.records.night import all_keys, night_key, split_night_key
 from drift.records.passes import by_place, open_passes
 from drift.records.reproduce import reproduce_record
 from drift.records.run import transcript_bytes
-from drift.records.scores import Scoring, compared_with, night_scores, score_rows, sealed_nights
-from drift.records.store import Store, dump_line, judge_folder, read_rows
+from drift.records.scores import (
+    Scoring,
+    compared_with,
+    named,
+    night_scores,
+    score_rows,
+    sealed_nights,
+)
+from drift.records.store import Store, append_rows, dump_line, judge_folder, read_rows
 from drift.records.verify import verify_record
 from drift.refresh import Outcome
 
@@ -132,7 +142,7 @@ def test_each_answer_has_a_seed_of_its_own_where_the_seed_follows_the_run(host: 
     host.make(script)
     # Both models have the same registered seed, and so the same under each key.
     assert set(seeds.values()) == {2} and len(seeds) == len(all_keys(BOARD))
-    assert host.nights()[-1][0]["seeds"] == "per answer"
+    assert set(host.nights()[-1][0]["seeds"].values()) == {"per answer"}
     host.clock.advance(days=1)
     host.make(script)
     assert len(seeds) == 2 * len(all_keys(BOARD))
@@ -174,7 +184,9 @@ def test_scores_say_what_the_answers_say(host: Host) -> None:
             return completion(REFUSAL)
         if said[0] == BOARD.by_id["explanation/tides#en"].prompt:
             first.append(1)
-            return completion(f"{ANSWER} {'Another word.' if len(first) % 2 else ''}")
+            return completion(
+                ANSWER + " Another seven words that nobody said before." * (len(first) % 2)
+            )
         return plain(request)
 
     found = {(row["model"], row["key"]): row for row in host.make(script)}
@@ -230,7 +242,9 @@ def test_what_was_not_answered_is_missing_and_nothing_stands_for_it(host: Host) 
 
     outcome = host.night(script)
     found, stored = {row["key"] for row in host.scores()}, host.rows()
-    assert outcome.sealed and f"2 of {len(all_keys(BOARD))}" not in "\n".join(outcome.notes)
+    assert outcome.sealed and outcome.exit_code == 0
+    # Of two draws of one probe that failed, and two second turns that nobody could ask.
+    assert f"subject: 4 of {len(all_keys(BOARD))} answers are missing" in "\n".join(outcome.notes)
     assert stored["subject", stance.id]["status"] == "empty"
     assert stored["subject", tides.id]["status"] == "failed"
     # Without a first answer there is no conversation that could go on.
@@ -457,7 +471,12 @@ def _rewrite(host: Host, change: Callable[[dict[str, Any]], None], name: str) ->
         ("scores", lambda row: row["within"].update(encoder=0.3), "judge moved"),
         ("scores", lambda row: row.update(opening="i can't help with"), "judge moved"),
         ("scores", lambda row: row.update(urls=["https://a.example"]), "judge moved"),
+        ("scores", lambda row: row["within"].update(encoder="high"), "judge moved"),
+        ("scores", lambda row: row.pop("within"), "judge moved"),
         ("transcript", lambda row: row.update(text="Nothing."), "edited"),
+        ("transcript", lambda row: row.update(text=None), "edited"),
+        ("transcript", lambda row: row.update(status="splendid"), "edited"),
+        ("transcript", lambda row: row.update(asked_at="2020-01-01T00:00:00.000Z"), "edited"),
         ("transcript", lambda row: row.update(messages_sha256="0" * 64), "reworded prompt"),
         ("transcript", lambda row: row.update(key="advice/none#en"), "inserted"),
     ],
@@ -500,3 +519,202 @@ def test_an_unread_night_is_read_by_the_next_command(host: Host) -> None:
         board_night(made)
     assert [len(words) for _, words in host.nights()] == [1, 1]
     assert host.verified() == []
+
+
+def reword(host: Host, change: Callable[[dict[str, Any]], None], **judge: str) -> None:
+    """Change every row of the last scores, and the judge of their line; seal all anew."""
+    body, words = host.nights()[-1]
+    store, word = Store(host.folder), words[-1]
+    stored = read_rows(store.labels(judge_folder(word["judge"]), body["run"]))
+    for row in stored:
+        change(row)
+    who = named({name: it for name, it in word["judge"].items() if name != "rules"} | judge)
+    store.labels(judge_folder(word["judge"]), body["run"]).unlink()
+    path = store.labels(judge_folder(who), body["run"])
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"".join(map(dump_line, stored)))
+    sealed = word | {"judge": who, "scores": sha256_hex(path.read_bytes())}
+    reseal(host.folder, word["seq"], sealed)
+
+
+def forged(row: dict[str, Any]) -> None:
+    if row.get("within"):
+        row["within"]["encoder"] = 0.9
+
+
+def forged_chinese(row: dict[str, Any]) -> None:
+    if row.get("within") and "#zh" in row["key"]:
+        row["within"]["encoder"] = 0.77
+
+
+def test_no_encoder_distance_is_believed_of_a_scorer_that_says_it_had_none(host: Host) -> None:
+    host.make()
+    reword(host, forged, held="the weights have not been fetched")
+    assert [it.rpartition(": ")[2] for it in host.verified()] == ["judge moved"]
+
+
+def test_no_encoder_distance_is_believed_of_a_language_that_it_does_not_read(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    host.make()
+    reword(host, forged_chinese)
+    assert [it.rpartition(": ")[2] for it in host.verified()] == ["judge moved"]
+    monkeypatch.setenv("REFUSAL_DRIFT_CACHE", str(tmp_path))
+    assert [it.rpartition(": ")[2] for it in host.verified()] == ["judge moved"]
+
+
+def test_a_scorer_whose_hash_is_not_that_of_its_parts_is_named(host: Host) -> None:
+    host.make()
+    _, words = host.nights()[-1]
+    for judge in ({"rules": "0" * 64}, {"held": "no"}):
+        sealed = words[-1] | {"judge": words[-1]["judge"] | judge}
+        reseal(host.folder, words[-1]["seq"], sealed)
+        assert host.verified()[0].startswith("chain: ")
+
+
+@pytest.mark.parametrize("how", ["inserted", "reordered"])
+def test_answers_stand_once_and_in_order(host: Host, how: str) -> None:
+    host.make()
+    store, (body, _) = Store(host.folder), host.nights()[-1]
+    lines = store.transcript(body["run"]).read_bytes().splitlines(keepends=True)
+    lines = [*lines, lines[-1]] if how == "inserted" else [*lines[1:2], lines[0], *lines[2:]]
+    store.transcript(body["run"]).write_bytes(b"".join(lines))
+    reseal(store.folder, body["seq"], body | {"transcript": sha256_hex(b"".join(lines))})
+    assert host.verified()[0].endswith(how)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"cadence": "laboratory"}, "cadence"),
+        ({"truth_sha256": "0" * 64}, "truth_sha256"),
+        ({"seeds": {"steady": "per answer", "subject": "per answer"}}, "seeds.steady"),
+    ],
+)
+def test_how_nights_are_made_follows_from_the_registration(
+    host: Host, change: dict[str, Any], field: str
+) -> None:
+    host.make()
+    body, _ = host.nights()[-1]
+    reseal(host.folder, body["seq"], body | change)
+    found = verify_record(host.folder, root=host.project)
+    assert field in found.problems[0].detail
+
+
+def test_scores_that_were_taken_away_are_missed_once_a_night_follows(host: Host) -> None:
+    host.make()
+    host.clock.advance(days=1)
+    host.make()
+    chain = [json.loads(raw) for raw in (host.folder / "chain.jsonl").read_bytes().splitlines()]
+    at = next(number for number, line in enumerate(chain) if line["kind"] == "scores")
+    gone = chain.pop(at)
+    Store(host.folder).labels(judge_folder(gone["judge"]), gone["run"]).unlink()
+    lines = [line | {"seq": seq} for seq, line in enumerate(chain)]
+    (host.folder / "chain.jsonl").write_bytes(b"".join(canonical_json(x) + b"\n" for x in lines))
+    reseal(host.folder, 0, lines[0])
+    assert [it.rpartition(": ")[2] for it in host.verified()] == ["deleted"]
+
+
+def check(host: Host, *, over: bool = False) -> None:
+    """Seal a link check that is switched off: every address is unchecked, and says so."""
+    store, ledger = Store(host.folder), Ledger(host.folder)
+    body, words = host.nights()[-1]
+    urls = cited(store, body, words[-1])
+    how = {"web": nullcontext({}), "clock": host.clock, "over": over}
+    check_citations(store, ledger, body, urls, Limits(enabled=False), **how)
+
+
+def citing(request: Request) -> Reply:
+    return completion(f"See https://{len(user_turns(request)[0])}.example/x.")
+
+
+def citations(host: Host) -> tuple[dict[str, Any], Path]:
+    line = [it.body for it in Ledger(host.folder).forwards() if it.kind == "citations"][-1]
+    return line, Store(host.folder).labels(judge_folder(line["judge"]), line["run"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows[:-1],
+        lambda rows: [*rows, rows[-1]],
+        lambda rows: [rows[0] | {"url": "https://invented.example/"}, *rows[1:]],
+        lambda rows: [rows[0] | {"found": "wonderful"}, *rows[1:]],
+        lambda rows: [{"found": "dead"}, *rows[1:]],
+        lambda rows: rows[::-1],
+    ],
+)
+def test_a_link_check_is_of_the_addresses_of_its_night(
+    host: Host, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+) -> None:
+    host.make(citing)
+    check(host)
+    assert host.verified() == []
+    line, path = citations(host)
+    assert len(read_rows(path)) > 5
+    path.write_bytes(b"".join(map(dump_line, change(read_rows(path)))))
+    reseal(host.folder, line["seq"], line | {"citations": sha256_hex(path.read_bytes())})
+    assert host.verified()[0].startswith("nights: ")
+
+
+def test_a_link_check_that_was_cut_off_is_ended_on_another_day_without_a_request(
+    host: Host,
+) -> None:
+    host.make(citing)
+    body, words = host.nights()[-1]
+    store = Store(host.folder)
+    urls = cited(store, body, words[-1])
+    path = open_citations(store, body)
+    kept = {"url": urls[0], "found": "resolvable", "http": 200, "hops": 0, "attempts": 1}
+    append_rows(path, [kept])
+    path.write_bytes(path.read_bytes() + b'{"url": "https://')
+    host.clock.advance(days=1)
+    rules = host.project / "config" / "board.toml"
+    rules.write_text(rules.read_text().replace("enabled = true", "enabled = false"))
+    outcome = host.night(citing, citations=True, models=["steady"])
+    assert outcome.sealed and not path.exists()
+    first = next(it.body for it in Ledger(host.folder).forwards() if it.kind == "citations")
+    rows = read_rows(store.labels(judge_folder(first["judge"]), body["run"]))
+    found = Counter(row["found"] for row in rows)
+    assert first["run"] == body["run"] and found["resolvable"] == 1
+    assert found["unchecked"] == len(urls) - 1 and host.verified() == []
+
+
+def test_what_another_scorer_read_can_be_read_again_by_the_first(host: Host) -> None:
+    host.make()
+    host.clock.advance(days=1)
+    host.make()
+    path = host.project / "config" / "board.toml"
+    text, made = path.read_text(), record(host.project, host.clock)
+    other = text.replace("rewrite = 0.9", "rewrite = 0.7")
+    assert other != text
+    for now in (other, text, text):
+        path.write_text(now)
+        with made.opened():
+            again = made.rescore_nights()
+    assert again == [] and [len(words) for _, words in host.nights()] == [3, 3]
+    first, second, third = host.nights()[-1][1]
+    assert first["judge"] == third["judge"] != second["judge"]
+    assert first["scores"] == third["scores"] and host.verified() == []
+
+
+def test_a_scorer_without_its_encoder_does_not_take_back_what_it_said_with_it(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    host.make()
+    monkeypatch.setenv("REFUSAL_DRIFT_CACHE", str(tmp_path))
+    made = record(host.project, host.clock)
+    with made.opened():
+        assert made.rescore_nights() == []
+
+
+def test_scores_of_another_encoder_are_derived_but_for_its_distances(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.make()
+    monkeypatch.setattr("drift.judging.encoder.version", lambda package: "99.0")
+    found = verify_record(host.folder, root=host.project)
+    assert (found.problems, found.assurance) == ([], "partial")
+    assert found.labels_not_rederivable == 2 * 32
+    reword(host, lambda row: row.update(opening="i can't help with"))
+    assert host.verified()[0].endswith("judge moved")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Status = Literal["ok", "truncated", "empty", "blocked", "failed"]
+STATUSES: tuple[str, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,9 @@ from drift.records.store import Store
 DRAWS = (1, 2)
 #: Draw and turn, in the order in which they are asked.
 STEPS = ((1, 1), (2, 1), (1, 2), (2, 2))
+#: How answers are seeded, by the seed policy of a model. Two draws under one seed differ by what
+#: a server does otherwise alone.
+SEEDS = {"per-run": "per answer", "fixed": "one for all", "none": "none sent"}
 _KEY = re.compile(r"([^~@]+)(~2)?(@2)?")
 
 

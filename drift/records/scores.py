@@ -25,7 +25,7 @@ from drift.records.ledger import Ledger, Line, write_atomically
 from drift.records.night import DRAWS, night_key, registered_board, split_night_key
 from drift.records.passes import SAID, Rows, Sealed, by_place, sealed_passes
 from drift.records.run import label_rows
-from drift.records.store import Store, dump_line, judge_folder, read_rows
+from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes, read_rows
 
 #: Of the identity of a scorer: what must be the same in two nights that are compared.
 IDENTITIES = ("corpus", "scorer", "lexical", "encoder", "weights")
@@ -53,7 +53,7 @@ class Scoring:
         except DriftError as error:
             return cls(judge, scorer, pinned, None, error.what, error)
 
-    def identity(self, corpus_sha256: str) -> dict[str, str]:
+    def identity(self, corpus_sha256: str, *, held: str = "") -> dict[str, str]:
         """Return the scorer of a night as its ``scores`` line names it.
 
         ``encoder`` and ``weights`` are the pinned ones, ``held`` says whether they were used;
@@ -66,19 +66,20 @@ class Scoring:
             "scorer": self.scorer.identity["rules"],
             "corpus": corpus_sha256,
             **self.pinned,
-            "held": self.held,
+            "held": held or self.held,
         }
-        return parts | {"rules": sha256_hex(canonical_json(parts))}
+        return named(parts)
 
     def reading(self, who: Mapping[str, str]) -> Self | None:
         """Return this scorer as one that a ``scores`` line names; None if it is another.
 
-        What was scored without the encoder is derived without it.
+        What was scored without the encoder, or with another, is derived without it.
         """
-        mine, loose = self.identity(who["corpus"]), {"held", "rules"}
-        if any(mine[name] != who.get(name) for name in mine.keys() - loose):
+        mine, loose = self.identity(who["corpus"]), {"held", "rules", *self.pinned}
+        if any(mine[name] != who[name] for name in mine.keys() - loose):
             return None
-        return self if who["held"] == "yes" else replace(self, encoder=None, held=who["held"])
+        same = who["held"] == "yes" and all(who[name] == mine[name] for name in self.pinned)
+        return self if same else replace(self, encoder=None)
 
     def distance(self, a: str, b: str, language: str) -> dict[str, Any]:
         """Return how far two answers are from each other, by each metric."""
@@ -97,6 +98,11 @@ class Scoring:
             if text not in self._vectors:
                 (self._vectors[text],) = self.encoder.vectors([text])
         return self.encoder.distance(self._vectors[a], self._vectors[b])
+
+
+def named(parts: Mapping[str, str]) -> dict[str, str]:
+    """Return the parts of a scorer's identity with ``rules``, the SHA-256 of all of them."""
+    return {**parts, "rules": sha256_hex(canonical_json(dict(parts)))}
 
 
 def compared_with(nights: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> dict[str, str]:
@@ -187,22 +193,25 @@ def scores_again(
     """Derive again what a ``scores`` line says of a night; None where its scorer is another.
 
     Returns the rows, and how many encoder distances in them were taken from the stored ones
-    because the encoder is not here. One that is derived and lies within its tolerance of the
+    because that encoder is not here. One that is derived and lies within its tolerance of the
     stored is that one: another machine may round otherwise.
     """
     if (reader := scoring.reading(line["judge"])) is None:
         return None
     rows, taken = night_scores(store, reader, body, line["against"]), 0
     stored = by_place(read_rows(store.labels(judge_folder(line["judge"]), body["run"])))
+    absent = reader.encoder is None and line["judge"]["held"] == "yes"
     for row in rows:
-        for new, old in zip(
-            distances(row), distances(stored.get((row["model"], row["key"]), {})), strict=False
-        ):
-            if new and old and old.get("encoder") is not None:
-                here = new["encoder"] is not None
-                if not here or abs(new["encoder"] - old["encoder"]) <= TOLERANCE:
-                    new["encoder"] = old["encoder"]
-                taken += not here and line["judge"]["held"] == "yes"
+        kept = distances(stored.get((row["model"], row["key"]), {}))
+        read = absent and Encoder.reads("zh" if "#zh" in row["key"] else "en")
+        for new, old in zip(distances(row), kept, strict=False):
+            value = old["encoder"] if new and old else None
+            if not new or not isinstance(value, float | int):
+                continue
+            near = new["encoder"] is not None and abs(new["encoder"] - value) <= TOLERANCE
+            if near or (read and new["encoder"] is None):
+                new["encoder"] = value
+                taken += not near
     return rows, taken
 
 
@@ -218,7 +227,9 @@ def score_night(
     who = scoring.identity(body["corpus"]["sha256"])
     against = compared_with(nights_before(ledger.forwards(), body["run"]), body)
     data = b"".join(map(dump_line, night_scores(store, scoring, body, against)))
-    write_atomically(store.labels(judge_folder(who), body["run"]), data)
+    path = store.labels(judge_folder(who), body["run"])
+    if not exists(path) or read_bytes(path) != data:
+        write_atomically(path, data)
     fields = {"run": body["run"], "judge": who, "against": against, "scores": sha256_hex(data)}
     ledger.append("scores", fields, at=at)
 
@@ -234,11 +245,16 @@ def nights_before(lines: Iterable[Line], run: str) -> list[dict[str, Any]]:
 
 
 def rescore_nights(store: Store, ledger: Ledger, scoring: Scoring, *, clock: Clock) -> list[str]:
-    """Score every sealed night that `scoring` has not read; return their ids."""
+    """Score every sealed night whose last word is not that of `scoring`; return their ids.
+
+    Pages read the last word. Without its encoder a scorer has nothing to add to one that it
+    said with it.
+    """
     read = []
     for body, words in sealed_nights(list(ledger.forwards())):
-        who = scoring.identity(body["corpus"]["sha256"])
-        if all(line["judge"] != who for line in words):
+        corpus, last = body["corpus"]["sha256"], words[-1]["judge"] if words else {}
+        fuller = scoring.encoder is None and last == scoring.identity(corpus, held="yes")
+        if last != scoring.identity(corpus) and not fuller:
             score_night(store, ledger, scoring, body, at=clock())
             read.append(str(body["run"]))
     return read

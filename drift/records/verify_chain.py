@@ -18,9 +18,11 @@ from drift.config import canonical_json, parse_timestamp, sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.probing.client import messages_sha256
 from drift.records.ledger import GENESIS, NO_LINE, Ledger, Line, parse_line
+from drift.records.night import SEEDS
 from drift.records.passes import Kind
 from drift.records.registration import Registration, registered_bank
 from drift.records.run import run_id
+from drift.records.scores import IDENTITIES, named
 from drift.records.store import Store, judge_folder, plain_name
 
 
@@ -181,6 +183,7 @@ def check_facts(lines: list[Line], found: Verification) -> None:
     labelled: dict[str, bool] = {}
     passes: dict[str, dict[str, bool]] = {"batch": {}, "night": {}}
     names, heard = set[str](), set[tuple[str, str]]()
+    words: dict[str, tuple[str, str] | None] = {}
     judges: dict[str, dict[str, Any]] = {}
     at = ""
     for line in lines:
@@ -200,6 +203,7 @@ def check_facts(lines: list[Line], found: Verification) -> None:
             elif line.kind in ("batch", "night"):
                 sealed = passes[line.kind]
                 wrong += _wrong_in_pass(body, registrations[-1], len(sealed) + 1)
+                wrong += ["run"] if body["run"] < max(sealed, default="") else []
                 wrong += ["name"] if body["name"] in names - {""} else []
                 names.add(body["name"])
                 if body["run"] in sealed:
@@ -210,10 +214,15 @@ def check_facts(lines: list[Line], found: Verification) -> None:
                 plain_name(judge_folder(body["judge"]))
                 sealed = passes["batch" if line.kind == "outcomes" else "night"]
                 read = (body["run"], judge_folder(body["judge"]))
+                last = words.get(body["run"])
                 wrong += [] if body["run"] in sealed else ["run"]
-                wrong += ["judge, who has read it already"] if read in heard else []
+                # A scorer may have another word once another one had the last.
+                again = last == read if line.kind == "scores" else read in heard
+                wrong += ["judge, who has read it already"] if again else []
+                wrong += _wrong_in_word(line.kind, body)
                 sealed[body["run"]] = sealed.get(body["run"], False) or line.kind != "citations"
                 heard.add(read)
+                words[body["run"]] = read if line.kind == "scores" else last
             elif line.kind == "labels":
                 run, judge = body["run"], body["judge"]
                 plain_name(judge_folder(judge))
@@ -234,12 +243,13 @@ def check_facts(lines: list[Line], found: Verification) -> None:
     unread = [run for run, done in labelled.items() if not done]
     if unread and unread[-1] == list(labelled)[-1]:
         found.notes.append(f"unfinished seal: the next command labels run {unread.pop()}")
-    found.notes += [
-        f"unfinished seal: the next {kind} judges {kind} {run}"
-        for kind, sealed in passes.items()
-        for run, done in sealed.items()
-        if not done
-    ]
+    for kind, sealed in passes.items():
+        for run, done in sealed.items():
+            if not done and run == list(sealed)[-1]:
+                found.notes.append(f"unfinished seal: the next {kind} judges {kind} {run}")
+            elif not done:
+                # It is read before the next one begins.
+                found.add("chain", f"{kind} {run}", "deleted", f"no line reads this {kind}")
     for run in unread:
         found.add("labels", f"run {run}", "deleted", "no labels line reads this run")
 
@@ -301,6 +311,8 @@ def _wrong_in_pass(body: dict[str, Any], registration: Registration, number: int
     yield from (name for name, value in expected.items() if body[name] != value)
     if parse_timestamp(body["finished_at"]) < started:
         yield "finished_at"
+    if "cadence" in body:
+        yield from _wrong_in_night(body, registration)
     spoken = body.get("elicitor", {}).get("instrument")
     if spoken and body["elicitor"]["seed"] != spoken["seed"]:
         yield "elicitor.seed"
@@ -318,6 +330,32 @@ def _wrong_in_pass(body: dict[str, Any], registration: Registration, number: int
             yield f"models.{model}.instrument"
         if not {"counts", "responses", "usage"} <= {*sealed}:
             yield f"models.{model}"
+
+
+def _wrong_in_night(body: dict[str, Any], registration: Registration) -> Iterator[str]:
+    """Name what the registration says otherwise of how nights are made."""
+    panel, scripted = registration.body["panel"], "truth_sha256" in body
+    virtual, nightly = bool(panel.get("truth_sha256")), registration.cadence != "laboratory"
+    if body["cadence"] != ("virtual" if virtual else "nightly" if nightly else "laboratory"):
+        yield "cadence"
+    if scripted != virtual:
+        yield "truth_sha256"
+    for model, sealed in body["models"].items():
+        if "seeds" in body and body["seeds"][model] != SEEDS[sealed["document"]["seed_policy"]]:
+            yield f"seeds.{model}"
+
+
+def _wrong_in_word(kind: str, body: dict[str, Any]) -> Iterator[str]:
+    """Name the fields of a scorer's or a link check's line that are not what they must be."""
+    judge = body["judge"]
+    if kind == "scores":
+        parts = {name: value for name, value in judge.items() if name != "rules"}
+        if named(parts) != judge or not {*IDENTITIES, "fingerprint", "held"} <= parts.keys():
+            yield "judge"
+        if not isinstance(body["against"], dict):
+            yield "against"
+    if kind == "citations" and body["share"] not in ("1", "0.5"):
+        yield "share"
 
 
 def check_registrations(

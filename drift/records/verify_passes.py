@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,7 +21,9 @@ from drift.errors import ConfigurationError, IntegrityError
 from drift.judging import Judge
 from drift.judging.ladder import ladder_judge, load_rubric
 from drift.ladders import Ladders, turn_key
+from drift.probing.response import STATUSES
 from drift.records.batch import messages_due, outcome_rows, registered_ladders, sealed_batches
+from drift.records.citations import wrong_citations
 from drift.records.ledger import Line
 from drift.records.night import all_keys, night_messages_due, registered_board
 from drift.records.passes import Kind, Rows, by_place, sealed_passes, targets
@@ -111,6 +114,20 @@ def _check_nights(
             for line in asked[body["run"]]:
                 # What the network said once cannot be derived, only kept.
                 one.check_word(line, "citations", None, expected=False)
+                if problem := wrong_citations(store, body, scored, line):
+                    one.wrong("citations", "edited", problem)
+
+
+def _form(row: dict[str, Any], body: Mapping[str, Any]) -> str:
+    """Return what is wrong with the form of a row of a pass; empty if nothing is."""
+    texts = ("model", "key", "status", "text", "asked_at", "messages_sha256")
+    if any(not isinstance(row.get(name), str) for name in texts):
+        return "a field is missing or no text"
+    if row["status"] not in STATUSES:
+        return "no status that an answer can have"
+    if not body["started_at"] <= row["asked_at"] <= body["at"]:
+        return "asked before the pass began, or after it was sealed"
+    return ""
 
 
 @dataclass
@@ -142,6 +159,13 @@ class _Pass:
                 detail = "the answer is not the one that its row seals"
                 return self.wrong(f"line {number}", "edited", detail)
             rows.append(orjson.loads(raw))
+            if problem := _form(rows[-1], body):
+                return self.wrong(f"line {number}", "edited", problem)
+        order = [(row["model"], row["key"]) for row in rows]
+        if order != sorted(set(order)):
+            odd = next(one for one, two in pairwise([*order, ("", "")]) if one >= two)
+            how = "inserted" if order.count(odd) > 1 else "reordered"
+            return self.wrong(", ".join(odd), how, "answers stand once, in order")
         places = by_place(rows)
         for row in rows:
             name = f"{row['model']}, {row['key']}"
@@ -185,7 +209,10 @@ class _Pass:
         """Derive the scores of a line again; None where they are missing, which is said later."""
         try:
             return scores_again(self.store, scoring, self.body, line)
-        except IntegrityError:
+        except (IntegrityError, LookupError, TypeError, AttributeError) as error:
+            # A file that is missing is named where its hash is checked.
+            if not isinstance(error, IntegrityError):
+                self.wrong(judge_folder(line["judge"]), "edited", f"no rows of scores: {error!r}")
             return None
 
     def check_word(
