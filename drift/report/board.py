@@ -144,7 +144,7 @@ def _declines(nightly: Nightly, ones: Sequence[Asked]) -> Iterator[str]:
 def _column(nightly: Nightly, one: Asked) -> dict[str, str]:
     """Return what a model did in a night, beside the night that it is compared with."""
     due, silent = len(one.rows), one.silent
-    gaps = "".join(f", {n} {name}" for name, n in silent.items())
+    came = [f"{due - silent.total()} of {due}", *(f"{n} {name}" for name, n in silent.items())]
     between, excess = (
         nightly.row("drifts", one, quantity=it, **OF_TESTED) for it in ("between", "excess")
     )
@@ -152,7 +152,7 @@ def _column(nightly: Nightly, one: Asked) -> dict[str, str]:
     cited, within = nightly.row("citations", one), {"quantity": "within", **OF_TESTED}
     return {
         "Compared with": one.step.reason or f"night {between['compared_night']:.0f}",
-        "Answers": f"{due - silent.total()} of {due}{gaps}",
+        "Answers": ", ".join(map(_unbroken, came)),
         "Distance in words": _far(between),
         "Within the night": _beside(nightly, "drifts", one, _far, **within),
         "Excess": f"{_far(excess)}; {_p(nightly, excess)}" if one.step.before else "–",
@@ -165,24 +165,28 @@ def _column(nightly: Nightly, one: Asked) -> dict[str, str]:
     }
 
 
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def _of(row: Row) -> str:
-    return "{cases} of {out_of}".format(**row).replace(" ", "\N{NO-BREAK SPACE}")
+    return _unbroken("{cases} of {out_of}".format(**row))
 
 
 def _turned(row: Row) -> str:
-    return "{yes_to_no},\N{NO-BREAK SPACE}{no_to_yes}".format(**row)
+    return _unbroken("{yes_to_no}, {no_to_yes}".format(**row))
 
 
 def _far(row: Row) -> str:
     """Return a mean distance with the number of probes that it is over."""
     if not row["probes_compared"]:
         return number(None)
-    n = f"n {row['probes_compared']}".replace(" ", "\N{NO-BREAK SPACE}")
-    return f"{number(row['mean_distance'])}, {n}"
+    return _unbroken(f"{number(row['mean_distance'])}, n {row['probes_compared']}")
 
 
 def _p(nightly: Nightly, look: Row) -> str:
-    return "too few probes" if nightly.too_few(look) else f"p {p_text(look['night_holm'])}"
+    p = p_text(look["night_holm"])
+    return "too few probes" if nightly.too_few(look) else _unbroken(f"p {p}")
 
 
 def _beside(

@@ -181,7 +181,8 @@ class History:
         parts = [word.split(", ") for word in words]
         counts = Counter(it for of in parts for it in of)
         counted = ", ".join(f"{n} {it}" for it, n in counts.items())
-        spoken = f"{name}, {len(words)} nights: {counted}; the latest {words[-1]}"
+        nights = f"{len(words)} night{'s' * (len(words) > 1)}"
+        spoken = f"{name}, {nights}: {counted}; the latest {words[-1]}"
         signed = ("".join(signs[it] for it in of[:SHOWN]) + "+" * (len(of) > SHOWN) for of in parts)
         return html(LINE, name, spoken, (" " if track == "addresses_found" else "").join(signed))
 

@@ -178,7 +178,7 @@ def citations(nightly: Nightly, caption: str) -> Markup:
     classes = [(name, column) for name, column in FOUND.items() if name != "resolvable"]
     lines = [_line(frame, "resolvable", _fraction, RATE)]
     lines += [_line(frame, name, _of(column)) for name, column in classes]
-    lines.append(_line(frame, "drawn", _drawn))
+    lines.append(_line(frame, "drawn, %", lambda row: _drawn(row).removesuffix(" %")))
     lines.append(_line(frame, "no address", _of("without_address", "answered")))
     behind = [
         _head(row)

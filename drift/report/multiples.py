@@ -15,7 +15,7 @@ from drift.report.tables import each
 #: Up to so many nights two panels stand beside each other, and texts upright below their points.
 NARROW, UPRIGHT = 8, 16
 #: In inches: the ground of a panel, what stands above it and between two, a line of upright text.
-GROUND, ABOVE, LINE = 0.95, 0.55, 0.15
+GROUND, ABOVE, LINE = 0.95, 0.58, 0.165
 SIGNS = "●□▲"
 
 
@@ -27,7 +27,7 @@ def _lines(frame: pd.DataFrame) -> dict[str, float]:
     """Return how high the texts of each row are, in inches."""
     longest = frame.groupby("row", sort=False).text.agg(lambda of: of.str.len().max())
     upright = frame.night.nunique() <= UPRIGHT
-    return {str(name): LINE if upright else 0.1 + 0.055 * n for name, n in longest.items()}
+    return {str(name): LINE if upright else 0.1 + 0.062 * n for name, n in longest.items()}
 
 
 def _cell(frame: pd.DataFrame) -> float:
@@ -52,9 +52,9 @@ def panels(frame: pd.DataFrame, axes: Axes, *, share: bool) -> None:
     span = [min(0, frame.low.min()), max(1, frame.high.max())]
     for place, (model, rows) in enumerate(frame.groupby("model", sort=False)):
         top = total - place // across * _cell(frame) - 0.22
-        left, width = 0.14 + place % across * 0.52, 1 / across - 0.16
+        left, width = 0.155 + place % across * 0.515, 1 / across - 0.17
         panel = axes.inset_axes((left, (top - GROUND) / total, width, GROUND / total))
-        panel.set_title(str(model), loc="left", fontsize=8.5, weight="bold", pad=3)
+        panel.set_title(str(model), loc="left", fontsize=9.5, weight="bold", pad=3)
         for number, name in enumerate(drawn):
             shift = 0.24 * (number - (len(drawn) - 1) / 2)
             _points(panel, rows[rows.row == name], nights, shift, number)
@@ -62,14 +62,14 @@ def panels(frame: pd.DataFrame, axes: Axes, *, share: bool) -> None:
             x = nights[row.night] - 0.5
             panel.axvline(x, color=MUTED, linestyle=(0, (1, 1.5)), linewidth=1)
             why: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center"}
-            panel.text(x, sum(span) / 2, row.broken.partition(":")[0], color=MUTED, size=6, **why)
+            panel.text(x, sum(span) / 2, row.broken.partition(":")[0], color=MUTED, size=7, **why)
         _texts(panel, rows, nights, drawn, _lines(frame))
         panel.set_xlim(-0.6, len(nights) - 0.4)
         panel.set_ylim(span[0] - 0.05, span[1] + 0.05)
         ticks = [it for it in (-0.5, 0, 0.5, 1) if span[0] <= it <= span[1]]
         panel.set_yticks(ticks, [f"{100 * it:g} %" if share else f"{it:g}" for it in ticks])
         panel.set_xticks([])
-        panel.tick_params(labelsize=7)
+        panel.tick_params(labelsize=8)
         panel.grid(axis="y")
 
 
@@ -98,7 +98,7 @@ def _texts(
 ) -> None:
     """Write the nights, then a line of texts for each row, with the sign that it is drawn by."""
     turned = 0 if len(nights) <= UPRIGHT else 90
-    look: dict[str, Any] = {"transform": panel.get_xaxis_transform(), "va": "center", "size": 6.8}
+    look: dict[str, Any] = {"transform": panel.get_xaxis_transform(), "va": "center", "size": 7.5}
     y, side = -0.14 / GROUND, -0.6 - 0.02 * len(nights)
     panel.text(side, y, "night", ha="right", color=MUTED, **look)
     for night, x in nights.items():

@@ -201,7 +201,7 @@ def _section(history: History, probe: Probe, bodies: Mapping[Place, Markup]) -> 
     boards = {night.number: history.board(night).by_id for night in history.shown}
     asked = {number: of[probe.id].prompt for number, of in boards.items() if probe.id in of}
     other = [str(number) for number, prompt in asked.items() if prompt != probe.prompt]
-    reworded = '<p class="drift-small">Asked in other words in nights {}.</p>'
+    reworded = '<p class="drift-small">Asked in other words in night{} {}.</p>'
     return fill(
         history.nights.record.root,
         "probe",
@@ -210,7 +210,7 @@ def _section(history: History, probe: Probe, bodies: Mapping[Place, Markup]) -> 
         language={"en": "English", "zh": "Chinese"}[probe.language],
         prompt=probe.prompt,
         why=probe.why,
-        reworded=html(reworded, ", ".join(other)) if other else "",
+        reworded=html(reworded, "s" * (len(other) > 1), ", ".join(other)) if other else "",
         rows=joined((_asked(history, it, bodies[it]) for it in bodies if it[0] == probe.id), "\n"),
     )
 

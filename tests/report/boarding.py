@@ -139,7 +139,7 @@ def board(project: Path) -> None:
         for lab.night, what in enumerate(STORY, start=1):
             clock.advance(minutes=5)
             if lab.night == 4:
-                _edit(project / "config/board.toml", 'version = "1"', 'version = "2"')
+                _edit(project / "config/board.toml", 'version = "', 'version = "9')
             if lab.night == 5:
                 patch.setenv("REFUSAL_DRIFT_CACHE", str(project / "nothing"))
             if lab.night == 6:

@@ -294,7 +294,9 @@ def test_a_model_with_too_few_probes_is_not_tested_and_no_unmoved_one(nightly: N
     for n, too_few in ((3, True), (4, False), (40, False)):
         look |= {"night": 3, "probes_compared": n, "night_holm": 0.4}
         assert nightly.too_few(look) == too_few
-        assert board._p(nightly, look) == ("too few probes" if too_few else "p .400")
+        assert board._p(nightly, look) == (
+            "too few probes" if too_few else "p\N{NO-BREAK SPACE}.400"
+        )
     assert not nightly.too_few(look | {"probes_compared": 3, "night_holm": 0.05})
 
 
