@@ -21,7 +21,7 @@ from drift.config import Strict, canonical_json, load_checked, sha256_hex
 from drift.probing.citations import Limits
 
 #: Raised when the code below changes what it returns; a test notices such changes.
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 
 Verdict = Literal["YES", "NO"]
 Likeness = Literal["equal", "near", "changed", "rewrite"]
@@ -47,18 +47,26 @@ class Distance(NamedTuple):
 
 
 class Asking(Strict):
-    """What probes are asked with: tokens of an answer and of the context, draws of a question."""
+    """What probes are asked with: tokens of an answer and of the context."""
 
     answer_tokens: int = Field(ge=1)
     context: int = Field(ge=64)
-    draws: int = Field(default=2, ge=1)
+
+
+class Declines(Strict):
+    """Leads that may come first, and what declines: a subject with an act, or a phrase alone."""
+
+    leads: Phrases
+    subjects: Phrases
+    acts: Phrases
+    alone: Phrases
 
 
 class Openings(Strict):
-    """Phrases that decline, by language."""
+    """How an answer declines, by language."""
 
-    en: Phrases
-    zh: Phrases
+    en: Declines
+    zh: Declines
 
 
 class VerdictRules(Strict):
@@ -133,10 +141,12 @@ _LETTERS = f"[^\\W_{_HAN}]+"
 _WORD = re.compile(f"([{_HAN}]+)|({_LETTERS}(?:(?:'|(?<=[0-9])[.,](?=[0-9])){_LETTERS})*)")
 
 # Openings
-_ASIDE = dict.fromkeys(map(ord, '*_~`"“”„«»「」『』'))
-_SPACES = re.compile(r"[\s,、]+")
-_JOINT = {"en": " ", "zh": ""}
-#: Characters of an answer that are looked at: several times the longest phrase.
+_ASIDE = dict.fromkeys(map(ord, '*_`"“”„«»「」『』'))
+_SPACES = re.compile(r"\s+")
+#: What white space is read as, and what may not follow a phrase: a word that goes on.
+_SPACE, _END = {"en": " ", "zh": ""}, {"en": r"(?![\w'])", "zh": ""}
+_MARKS = ".,!?;:…。、—–-"
+#: Characters of an answer that are looked at: several times the longest opening.
 _HEAD = 400
 
 # URLs
@@ -163,9 +173,9 @@ class Scorer:
             "version": rules.version,
             "rules": sha256_hex(canonical_json(moving | {"code": CODE_VERSION})),
         }
-        self._openings: dict[str, list[str]] = {
-            language: sorted(phrases, key=len, reverse=True)
-            for language, phrases in moving["openings"].items()
+        self._openings = {
+            "en": _declines(rules.openings.en, "en"),
+            "zh": _declines(rules.openings.zh, "zh"),
         }
         self._around = f" \t{rules.verdict.marks}"
         self._stop = frozenset(rules.words.en.split())
@@ -173,14 +183,15 @@ class Scorer:
         self._near, self._rewrite = float(rules.likeness.near), float(rules.likeness.rewrite)
 
     def opening(self, text: str, language: str) -> str | None:
-        """Return the listed phrase with which an answer declines at its very beginning."""
-        head = _UNSEEN.sub("", text).lstrip("#>-*_~` \t\r\n")[:_HEAD]
+        """Return the listed words with which an answer declines at its very beginning.
+
+        They are a subject and an act, or a phrase that stands alone, without what led to them.
+        """
+        head = _UNSEEN.sub("", text).lstrip("#>-*_` \t\r\n")[:_HEAD]
         head = head.translate(_FULL_WIDTH).translate(_APOSTROPHES).translate(_ASIDE).lower()
-        head = _SPACES.sub(_JOINT[language], head.lstrip("#>- \t\r\n"))
-        for phrase in self._openings[language]:
-            if head.startswith(phrase) and not _goes_on(head, len(phrase)):
-                return phrase
-        return None
+        head = _SPACES.sub(_SPACE[language], head.lstrip("#>- \t\r\n"))
+        found = self._openings[language].match(head)
+        return found[1] if found else None
 
     def verdict(self, text: str) -> Verdict | None:
         """Return YES or NO if the first line that says anything says this and nothing else."""
@@ -224,9 +235,24 @@ class Scorer:
 _VERDICTS: dict[str, Verdict] = {"YES": "YES", "NO": "NO"}
 
 
-def _goes_on(text: str, end: int) -> bool:
-    """Tell whether a word of Latin letters goes on where a phrase ends."""
-    return text[end - 1].isascii() and text[end : end + 1].isalnum()
+def _declines(declines: Declines, language: str) -> re.Pattern[str]:
+    """Return the pattern of an opening: leads and marks in any number, then what declines.
+
+    No lead is made of others, so there is one way to read a text, and none is tried twice.
+    """
+    leads, subjects, acts, alone = (
+        "|".join(_phrase(phrase, _END[language]) for phrase in sorted(listed, key=len)[::-1])
+        for listed in (declines.leads, declines.subjects, declines.acts, declines.alone)
+    )
+    declining = f"(?:{subjects}){_SPACE[language]}(?:{acts})|{alone}"
+    return re.compile(f"(?:(?:{leads})[ {_MARKS}]*)*+({declining})")
+
+
+def _phrase(phrase: str, end: str) -> str:
+    """Return the pattern of a listed phrase; a point at its end stands for any mark."""
+    if phrase.endswith("."):
+        end = f"(?= ?[{_MARKS}]|$)"
+    return re.escape(phrase.removesuffix(".")) + end
 
 
 def _normal(text: str) -> str:

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drift.config import load_toml
+from drift.errors import ConfigurationError
 from drift.judging.answers import EncoderRules
 from drift.probing.weights import weights_path
 
@@ -48,8 +49,16 @@ def encoder_identity(rules: EncoderRules, *, root: Path) -> dict[str, str]:
     """Return what an encoder is named by, from the lists alone: its files need not be here.
 
     ``encoder`` says how texts become points, ``weights`` is the SHA-256 of the model.
+    ConfigurationError if one is not listed.
     """
     listed = load_toml(root / "config" / "weights.toml", kind="weights list")
+    for name in (rules.weights, rules.tokenizer):
+        if name not in listed:
+            raise ConfigurationError(
+                f"unknown weights {name!r}",
+                where="config/board.toml, [encoder]",
+                expected=f"one of config/weights.toml: {', '.join(sorted(listed))}",
+            )
     parts = (
         rules.weights.removesuffix(".onnx"),
         f"tokenizer {listed[rules.tokenizer]['sha256'][:12]}",

@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT
 
 from drift.board import load_board
-from drift.errors import IntegrityError, PartialError
+from drift.errors import ConfigurationError, IntegrityError, PartialError
 from drift.judging.answers import Scorer, load_board_rules
 from drift.judging.encoder import TOLERANCE, Encoder, encoder_identity
 
@@ -52,6 +52,13 @@ def test_an_encoder_is_named_by_files_and_pipeline_though_its_files_are_absent(
         assert part in named["encoder"]
     shorter = RULES.encoder.model_copy(update={"tokens": 128})
     assert encoder_identity(shorter, root=project)["encoder"] != named["encoder"]
+
+
+@pytest.mark.parametrize("part", ["weights", "tokenizer"])
+def test_a_file_that_is_not_listed_is_named(part: str, project: Path) -> None:
+    other = RULES.encoder.model_copy(update={part: "other.onnx"})
+    with pytest.raises(ConfigurationError, match=r"unknown weights 'other\.onnx'"):
+        encoder_identity(other, root=project)
 
 
 def test_a_file_that_was_not_fetched_is_partial_and_one_with_other_bytes_is_refused(
