@@ -45,7 +45,9 @@ def number(value: float | None) -> str:
 
 def p_text(value: float | None) -> str:
     """Return a p-value to three places."""
-    return "<.001" if value is not None and value < 0.001 else _placed(value, 3)
+    if value is not None and value < 0.001:
+        return "<.001"
+    return "1" if value is not None and value >= 0.9995 else _placed(value, 3)
 
 
 def _placed(value: float | None, places: int) -> str:
