@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -44,11 +44,7 @@ def refresh(
     """
     record = open_record(panel, data)
     outcome = make_run(record, models, runs if record.truth or runs != 1 else None)
-    if as_json:
-        print(json.dumps(asdict(outcome) | {"exit_code": outcome.exit_code}))
-    else:
-        say_outcome(outcome)
-    raise typer.Exit(outcome.exit_code)
+    end(outcome, as_json)
 
 
 def make_run(record: Record, models: str, runs: int | None = None) -> Outcome:
@@ -58,6 +54,15 @@ def make_run(record: Record, models: str, runs: int | None = None) -> Outcome:
         if runs:
             return record.refresh_to(runs, models=keys, progress=progress)
         return record.refresh(models=keys, progress=progress, say=warn)
+
+
+def end(outcome: Outcome, as_json: bool = False) -> NoReturn:
+    """Say what came of a command, and leave with its exit code."""
+    if as_json:
+        print(json.dumps(asdict(outcome) | {"exit_code": outcome.exit_code}))
+    else:
+        say_outcome(outcome)
+    raise typer.Exit(outcome.exit_code)
 
 
 def say_outcome(outcome: Outcome) -> None:
@@ -107,8 +112,7 @@ def lab_record(
     record = open_record(panel, data)
     with record.opened():
         outcome = record_runs(record, plan, runs=runs, say=warn)
-    say_outcome(outcome)
-    raise typer.Exit(outcome.exit_code)
+    end(outcome)
 
 
 def elicit(
@@ -140,11 +144,7 @@ def elicit(
             progress=progress,
             say=warn,
         )
-    if as_json:
-        print(json.dumps(asdict(outcome) | {"exit_code": outcome.exit_code}))
-    else:
-        say_outcome(outcome)
-    raise typer.Exit(outcome.exit_code)
+    end(outcome, as_json)
 
 
 def lab_ladders(panel: PanelOption = "lab", data: DataOption = None) -> None:
@@ -152,8 +152,7 @@ def lab_ladders(panel: PanelOption = "lab", data: DataOption = None) -> None:
     record = open_record(panel, data)
     with record.opened():
         outcome = record_batches(record, load_replays(record.root), say=warn)
-    say_outcome(outcome)
-    raise typer.Exit(outcome.exit_code)
+    end(outcome)
 
 
 def lab_nights(panel: PanelOption = "lab", data: DataOption = None) -> None:
@@ -161,8 +160,7 @@ def lab_nights(panel: PanelOption = "lab", data: DataOption = None) -> None:
     record = open_record(panel, data)
     with record.opened():
         outcome = record_nights(record, load_nights(record.root), say=warn)
-    say_outcome(outcome)
-    raise typer.Exit(outcome.exit_code)
+    end(outcome)
 
 
 def board(
@@ -197,11 +195,7 @@ def board(
             progress=progress,
             say=warn,
         )
-    if as_json:
-        print(json.dumps(asdict(outcome) | {"exit_code": outcome.exit_code}))
-    else:
-        say_outcome(outcome)
-    raise typer.Exit(outcome.exit_code)
+    end(outcome, as_json)
 
 
 def bank_check(

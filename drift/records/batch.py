@@ -14,14 +14,21 @@ from datetime import datetime
 from typing import Any
 
 from drift.config import Clock, sha256_hex
-from drift.errors import IntegrityError
 from drift.judging import Judge
 from drift.judging.ladder import Rubric, ladder_judge, turn_outcome
 from drift.ladders import Ladder, Ladders, load_ladders, split_key, turn_key
 from drift.probing.client import messages_sha256
 from drift.records.ledger import Ledger, Line, write_atomically
-from drift.records.passes import SAID, Message, Rows, Sealed, by_place, sealed_passes, targets
-from drift.records.registration import corpus_copy
+from drift.records.passes import (
+    SAID,
+    Message,
+    Rows,
+    Sealed,
+    by_place,
+    kept_corpus,
+    sealed_passes,
+    targets,
+)
 from drift.records.run import label_rows, responses_hash
 from drift.records.store import Store, dump_line, judge_folder, read_rows
 
@@ -83,16 +90,7 @@ def brief(rows: Rows, target: str, ladder: Ladder, turn: int, task: str) -> Mess
 
 def registered_ladders(store: Store, body: Mapping[str, Any]) -> Ladders:
     """Return the corpus of a batch from the record's own copy; IntegrityError if it is another."""
-    path = corpus_copy(store, body["corpus"])
-    found = sha256_hex(path.read_bytes()) if path.exists() else "no file"
-    if found != body["corpus"]["sha256"]:
-        raise IntegrityError(
-            "the corpus of a batch is not the one the record keeps",
-            where=str(path),
-            got=found,
-            expected=body["corpus"]["sha256"],
-        )
-    return load_ladders(path)
+    return load_ladders(kept_corpus(store, body["corpus"]))
 
 
 def label_turns(

@@ -13,11 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from drift.board import Board, load_board
-from drift.config import sha256_hex
-from drift.errors import IntegrityError
 from drift.probing.client import messages_sha256
-from drift.records.passes import SAID, Message, Rows
-from drift.records.registration import corpus_copy
+from drift.records.passes import SAID, Message, Rows, kept_corpus
 from drift.records.store import Store
 
 DRAWS = (1, 2)
@@ -95,13 +92,4 @@ def night_messages_due(
 
 def registered_board(store: Store, body: Mapping[str, Any]) -> Board:
     """Return the corpus of a night from the record's own copy; IntegrityError if it is another."""
-    path = corpus_copy(store, body["corpus"])
-    found = sha256_hex(path.read_bytes()) if path.exists() else "no file"
-    if found != body["corpus"]["sha256"]:
-        raise IntegrityError(
-            "the corpus of a night is not the one the record keeps",
-            where=str(path),
-            got=found,
-            expected=body["corpus"]["sha256"],
-        )
-    return load_board(path)
+    return load_board(kept_corpus(store, body["corpus"]))
