@@ -27,9 +27,11 @@ from drift.records.coding import read_coding, seal_coding
 from drift.records.ledger import Ledger
 from drift.records.store import Store, read_rows
 from drift.records.verify import verify_record
-from drift.report import figures, instrument, lab, ladders, truth, verdicts
+from drift.report import board_truth, figures, instrument, lab, ladders, truth, verdicts
 from drift.report.archive import publish_record
 from drift.report.display import DATA
+from drift.report.nightly import Nightly
+from drift.report.nights import Nights
 from drift.report.published import load_codebook, publish_files, standing_alone, to_csv
 from drift.report.tables import Record, load_record
 
@@ -446,7 +448,8 @@ def columns(built: Path, boarded: Path) -> dict[str, list[Any]]:
     drawn = [piece(climbed, "") for piece in (ladders.refusals, ladders.outcomes)]
     replayed = verdicts.replays(instrument.Pins(laboratory))
     known = (truth.facts(phantom), truth.labels(phantom), lab.processes(laboratory), replayed)
-    for shown in (*known, *tallies, *drawn):
+    scripted = board_truth.recovered(Nightly(Nights(phantom)))
+    for shown in (*known, *tallies, *drawn, scripted):
         for frame in shown.text.data.values():
             for name in frame:
                 found.setdefault(str(name), []).extend(frame[name].dropna().tolist())
