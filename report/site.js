@@ -338,7 +338,9 @@
     if (typeof row.text !== "string" || seal !== await sha256(raw.subarray(0, -SEAL_LENGTH))) {
       throw new Mismatch(where, "edited", "the response is not the one that its row seals");
     }
-    const arm = run.kind === "batch" ? row.key?.replace(/@[1-9]\d*$/, "") : row.key;
+    // Later turns of a batch, and further draws and turns of a night, belong to their arm.
+    const further = { batch: /@[1-9]\d*$/, night: /(~2)?(@2)?$/ }[run.kind];
+    const arm = further ? row.key?.replace(further, "") : row.key;
     if (!run.models[row.model] || !run.keys.includes(arm)) throw new Mismatch(where, "inserted", "no such response was sealed");
     return { ...row, hash: await sha256(encoder.encode(row.text)) };
   };
