@@ -34,7 +34,7 @@ from drift.errors import (
 )
 from drift.judging.ladder import load_rubric
 from drift.ladders import Ladder, Ladders, load_ladders, turn_key
-from drift.passes import Passes
+from drift.passes import Passes, asked_as, asked_with
 from drift.probing.cost import BYTES_PER_TOKEN
 from drift.probing.response import Ask
 from drift.records.asking import Progress, afford, ask, cost_usd
@@ -136,7 +136,11 @@ def elicit(
         )
     ladders_file = record.root / "config" / "ladders.json"
     ladders = load_ladders(ladders_file)
-    chosen = [_asked(model, elicitor, servers or {}) for model in _chosen(record.panel, models)]
+    length = {"answer_tokens": elicitor.answer_tokens, "context": elicitor.context}
+    chosen = [
+        asked_as(model, (servers or {}).get(model.key), **length)
+        for model in _chosen(record.panel, models)
+    ]
     speaker = _speaker(elicitor, record.root)
     registration = record.registered(say)
     passes = Passes(record, "batch", partial(_judge, record))
@@ -181,13 +185,6 @@ def _chosen(panel: Panel, models: Sequence[str]) -> list[ModelSpec]:
             next_step="add one to the panel and declare it by `drift register`",
         )
     return list(panel.narrowed((*models, *references) if models else ()))
-
-
-def _asked(model: ModelSpec, elicitor: Elicitor, servers: Mapping[str, ServerSpec]) -> ModelSpec:
-    """Return a model as a batch asks it: its own parameters, the corpus's answer length."""
-    server = servers.get(model.key, model.server)
-    server = server.model_copy(update={"context": max(server.context, elicitor.context)})
-    return model.model_copy(update={"max_tokens": elicitor.answer_tokens, "server": server})
 
 
 def _speaker(elicitor: Elicitor, root: Path) -> _Speaker | None:
@@ -247,8 +244,7 @@ def _header(
     """Return what an open batch begins with, but for its id, its number and its time."""
     instruments: dict[str, Any] = {}
     for model in chosen:
-        part = {"instrument": model.instrument_hash(), "document": model.instrument()}
-        instruments[model.key] = {"role": model.role} | part
+        instruments[model.key] = asked_with(model)
         if speaker:
             spoken = {"instrument": speaker.spec.instrument_hash()}
             instruments[elicitor_of(model.key)] = {"role": "elicitor"} | spoken

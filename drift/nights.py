@@ -18,9 +18,9 @@ from typing import Any
 
 from drift.board import Board, load_board
 from drift.config import ModelSpec, ServerSpec, sha256_hex, timestamp
-from drift.errors import ConfigurationError, DriftError
-from drift.judging.answers import Asking, load_board_rules
-from drift.passes import Passes
+from drift.errors import ConfigurationError, DriftError, PartialError
+from drift.judging.answers import load_board_rules
+from drift.passes import Passes, asked_as, asked_with
 from drift.probing.citations import Limits
 from drift.probing.cost import BYTES_PER_TOKEN
 from drift.probing.phantom import VirtualClock
@@ -75,13 +75,13 @@ def board_night(
     board_file = record.root / "config" / "board.json"
     board = load_board(board_file)
     rules = load_board_rules(record.root / "config" / "board.toml")
-    asking = rules.asking
+    length = {"answer_tokens": rules.asking.answer_tokens, "context": rules.asking.context}
     names = [model.model for model in record.panel.models]
     truth = BoardTruth(record.root, board, names) if record.truth else None
     narrowed = record.panel.narrowed(tuple(models))
     if truth:
         narrowed = tuple(model for model in narrowed if model.model in truth.models)
-    chosen = [_asked(model, asking, servers or {}) for model in narrowed]
+    chosen = [asked_as(model, (servers or {}).get(model.key), **length) for model in narrowed]
     if in_force(record.store, record.ledger) is None:
         # Nothing is committed to a record that cannot be asked from here.
         record.reachable(chosen, environ)
@@ -119,7 +119,7 @@ def board_night(
     total = len(all_keys(board))
     passes.close(current, specs, outcome, total=total, what="answers")
     if outcome.sealed and scoring.problem:
-        outcome.problem(scoring.problem)
+        outcome.problem(PartialError(**vars(scoring.problem)))
     if outcome.sealed and web:
         web(sealed_now=True)
     return outcome
@@ -186,13 +186,6 @@ def _check_citations(
         )
 
 
-def _asked(model: ModelSpec, asking: Asking, servers: Mapping[str, ServerSpec]) -> ModelSpec:
-    """Return a model as a night asks it: its own parameters, the board's answer length."""
-    server = servers.get(model.key, model.server)
-    server = server.model_copy(update={"context": max(server.context, asking.context)})
-    return model.model_copy(update={"max_tokens": asking.answer_tokens, "server": server})
-
-
 def cadence(record: Record) -> str:
     """Return how nights follow each other: ``nightly``, ``laboratory`` or ``virtual``."""
     if record.truth:
@@ -227,14 +220,6 @@ def _header(
     what: str,
 ) -> dict[str, Any]:
     """Return what an open night begins with, but for its id, its number and its time."""
-    instruments = {
-        model.key: {
-            "role": model.role,
-            "instrument": model.instrument_hash(),
-            "document": model.instrument(),
-        }
-        for model in chosen
-    }
     return {
         "name": "",
         "what": what,
@@ -246,7 +231,7 @@ def _header(
         "seeds": {model.key: SEEDS[model.seed_policy] for model in chosen},
         "keys": sorted(board.by_id),
         "models": [model.key for model in chosen],
-        "instruments": instruments,
+        "instruments": {model.key: asked_with(model) for model in chosen},
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drift.config import ModelSpec, canonical_json, timestamp
+from drift.config import ModelSpec, ServerSpec, canonical_json, timestamp
 from drift.errors import ConfigurationError, PartialError, PausedError
 from drift.records.ledger import complete_end
 from drift.records.passes import (
@@ -150,6 +150,24 @@ class Passes:
         for model in current.header["models"]:
             current.stop(model, "sealed with its gaps")
         self.seal(current, {})
+
+
+def asked_as(
+    model: ModelSpec, server: ServerSpec | None, *, answer_tokens: int, context: int
+) -> ModelSpec:
+    """Return a model as a pass asks it: its own parameters, the answer length of the pass.
+
+    `server` starts its own server otherwise than the panel says; `context` is what it needs.
+    """
+    server = server or model.server
+    server = server.model_copy(update={"context": max(server.context, context)})
+    return model.model_copy(update={"max_tokens": answer_tokens, "server": server})
+
+
+def asked_with(model: ModelSpec) -> dict[str, Any]:
+    """Return how the line of a pass names what a model is asked with."""
+    document = {"instrument": model.instrument_hash(), "document": model.instrument()}
+    return {"role": model.role} | document
 
 
 def report_missing(current: OpenRun, outcome: Outcome, *, total: int, what: str) -> None:

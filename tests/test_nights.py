@@ -379,12 +379,14 @@ def test_an_encoder_that_is_not_there_leaves_its_metric_empty_and_the_night_part
     assert {it["words"] for it in within} == {0.0}
     who = host.nights()[-1][1][-1]["judge"]
     assert who["held"] != "yes" and len(who["weights"]) == 64
-    # One of another content is told from one that is missing: nothing is to be trusted.
+    # One of another content is named, and the night is as partial.
     (tmp_path / "none").mkdir()
     for path in fetched.glob("all-MiniLM*"):
         (tmp_path / "none" / path.name).write_bytes(path.read_bytes()[:-1] + b"\0")
     host.clock.advance(days=1)
-    assert host.night().exit_code == 4
+    outcome = host.night()
+    assert outcome.exit_code == 5
+    assert any("do not have the listed SHA-256" in note for note in outcome.notes)
     assert {row["within"]["encoder"] for row in host.scores() if row.get("within")} == {None}
     # Lexical scores are compared all the same, and what was scored without is held to that.
     assert [it["words"] for it in host.scores()[0]["between"]] == [0.0] * 4

@@ -25,10 +25,10 @@ from drift.records.passes import (
     Rows,
     Sealed,
     by_place,
-    kept_corpus,
     sealed_passes,
     targets,
 )
+from drift.records.registration import kept_corpus
 from drift.records.run import label_rows, responses_hash
 from drift.records.store import Store, dump_line, judge_folder, read_rows
 

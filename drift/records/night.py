@@ -14,7 +14,8 @@ from typing import Any
 
 from drift.board import Board, load_board
 from drift.probing.client import messages_sha256
-from drift.records.passes import SAID, Message, Rows, kept_corpus
+from drift.records.passes import SAID, Message, Rows
+from drift.records.registration import kept_corpus
 from drift.records.store import Store
 
 DRAWS = (1, 2)

@@ -16,10 +16,8 @@ from typing import Any, Literal
 import orjson
 
 from drift.config import ModelSpec, sha256_hex
-from drift.errors import IntegrityError
 from drift.probing.cost import usage
 from drift.records.ledger import Ledger, Line, write_atomically
-from drift.records.registration import corpus_copy
 from drift.records.run import responses_hash, transcript_bytes
 from drift.records.sealing import OpenRun
 from drift.records.store import Store
@@ -76,20 +74,6 @@ def seal_pass(
         "transcript": sha256_hex(data),
     }
     return ledger.append(kind, body, at=at).body
-
-
-def kept_corpus(store: Store, corpus: dict[str, Any]) -> Path:
-    """Return the record's copy of the corpus of a pass; IntegrityError if it is another file."""
-    path = corpus_copy(store, corpus)
-    found = sha256_hex(path.read_bytes()) if path.exists() else "no file"
-    if found != corpus["sha256"]:
-        raise IntegrityError(
-            "the corpus of a pass is not the one the record keeps",
-            where=str(path),
-            got=found,
-            expected=corpus["sha256"],
-        )
-    return path
 
 
 def targets(body: Mapping[str, Any]) -> list[str]:

@@ -166,15 +166,11 @@ def corpus_copy(store: Store, corpus: dict[str, Any]) -> Path:
     return store.folder / "corpora" / f"{corpus['name']}-{corpus['sha256'][:12]}.json"
 
 
-def registered_bank(store: Store, registration: dict[str, Any]) -> Bank:
-    """Return the bank that a registration commits to, from the record's own copy.
+def kept_corpus(store: Store, corpus: dict[str, Any]) -> Path:
+    """Return the record's copy of a corpus that a line names.
 
-    Raises
-    ------
-    IntegrityError
-        The copy is missing or its hash is not the registered one.
+    IntegrityError if it is missing, or if its hash is not the named one.
     """
-    corpus = registration["corpus"]
     path = corpus_copy(store, corpus)
     found = sha256_hex(path.read_bytes()) if path.exists() else "no file"
     if found != corpus["sha256"]:
@@ -184,7 +180,18 @@ def registered_bank(store: Store, registration: dict[str, Any]) -> Bank:
             got=found,
             expected=corpus["sha256"],
         )
-    return load_bank(path)
+    return path
+
+
+def registered_bank(store: Store, registration: dict[str, Any]) -> Bank:
+    """Return the bank that a registration commits to, from the record's own copy.
+
+    Raises
+    ------
+    IntegrityError
+        The copy is missing or its hash is not the registered one.
+    """
+    return load_bank(kept_corpus(store, registration["corpus"]))
 
 
 def seal_registration(

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import pandas as pd
-
 from drift.board import Board
 from drift.records.night import STEPS, due_keys, night_key, registered_board, split_night_key
 from drift.records.passes import by_place, sealed_passes
@@ -80,18 +78,13 @@ class Nights:
         body = next(it.body for it in self.all if it.body["corpus"]["sha256"] == sha256)
         return registered_board(self.record.store, body)
 
-    @cached_property
-    def answers(self) -> pd.DataFrame:
-        """Every answer that was due in a night, with its scores.
+    def rows(self, night: Night) -> Iterator[dict[str, Any]]:
+        """Yield every answer that was due in a night, with its scores.
 
-        Columns: night (its number), run, model, key, arm, category, language, draw, turn,
+        Fields: night (its number), run, model, key, arm, category, language, draw, turn,
         status, text, and of the scores: label, rule, opening, words, verdict, urls, within,
         between (None where there is none).
         """
-        return pd.DataFrame(row for night in self.all for row in self.rows(night))
-
-    def rows(self, night: Night) -> Iterator[dict[str, Any]]:
-        """Yield every answer that was due in a night, as a row of :attr:`answers`."""
         store, board = self.record.store, self.board(night.body["corpus"]["sha256"])
         rows = by_place(read_rows(store.transcript(night.run)))
         folder = judge_folder(night.scores["judge"])

@@ -177,7 +177,8 @@ def test_a_night_whose_network_was_not_asked_is_not_checked_and_no_zero(
 def test_a_mean_is_over_the_probes_that_can_be_compared_and_says_how_many(
     nightly: Nightly, encoder: Encoder
 ) -> None:
-    answers = nightly.nights.answers
+    nights = nightly.nights
+    answers = pd.DataFrame(row for night in nights.all for row in nights.rows(night))
     first = answers[(answers.draw == 1) & (answers.turn == 1) & (answers.model == "subject")]
     now, then = (first[first.night == night].set_index("arm") for night in (3, 2))
     for measure, codes in (("words", ("en", "zh")), ("pairs", ("zh",)), ("encoder", ("en",))):
