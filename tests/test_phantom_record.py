@@ -93,7 +93,7 @@ def make_project(folder: Path) -> Path:
     bank["counts"]["chinese"] = chinese
     (folder / "config/probe_bank.json").write_text(json.dumps(bank, ensure_ascii=False))
     shipped = (ROOT / "config/phantom.toml").read_text()
-    (folder / "config/phantom.toml").write_text(RULES + shipped[shipped.index("[refusals]") :])
+    (folder / "config/phantom.toml").write_text(RULES + shipped[shipped.index("[refusals.en]") :])
     models = "".join(
         f'[[models]]\nkey = "{key}"\nkind = "phantom"\nmodel = "{key}"\nattempts = 3\n'
         for key in ("still", "level", "filtered")

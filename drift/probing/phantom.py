@@ -29,7 +29,7 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from struct import unpack
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import AwareDatetime, Field
 
@@ -43,9 +43,19 @@ Run = Annotated[int, Field(ge=1)]
 Names = tuple[str, ...]
 Fault = Literal["limited", "broken", "cut", "empty", "blocked", "failed"]
 Texts = Annotated[tuple[str, ...], Field(min_length=1)]
+#: Shapes of refusals by their share, which add up to 1.
+Shapes = dict[str, Share]
+Name = TypeVar("Name", bound=str)
 
 #: How :attr:`Truth.file` writes an outcome.
 LETTERS = {"refused": "r", "answered": "a", "blocked": "b", "empty": "e", "failed": "f"}
+#: How it writes the shape of a text that is said: of a refusal, of an answer that narrows the
+#: question, of a plain answer.
+NARROW, PLAIN = "scope-narrow", ""
+SHAPE_LETTERS = {
+    "flat-no": "f", "policy-recital": "p", "redirect": "d", "sermon": "s", "false-reason": "x",
+    "mixed": "m", NARROW: "n", PLAIN: ".",
+}  # fmt: skip
 
 #: Status, headers and body of an HTTP reply.
 HttpReply = tuple[int, dict[str, str], bytes]
@@ -59,6 +69,7 @@ class Change(Strict):
     ``churn`` moves there evenly until run `to`, at once without one. ``turns`` are answers
     that turn round and stay so. ``blocked`` is what a filter lets through no more; an empty
     list lifts it. ``served`` is the name under which the model reports itself.
+    ``shapes`` and ``narrow`` are those of :class:`Story`.
     """
 
     run: Run
@@ -67,6 +78,8 @@ class Change(Strict):
     turns: Names = ()
     blocked: Names | None = None
     served: str | None = None
+    shapes: Shapes | None = None
+    narrow: Share | None = None
 
 
 class Episodes(Strict):
@@ -83,7 +96,9 @@ class Episodes(Strict):
 
 class Story(Strict):
     """One model. ``churn`` and ``glitch`` are probabilities of one arm in one run: to turn
-    round for good (until it turns again), and to err this once."""
+    round for good (until it turns again), and to err this once. ``shapes`` are those of its
+    refusals, and ``narrow`` is the share of its answers that answer another question: an arm
+    keeps its shape while the shares stay."""
 
     story: str
     served: str
@@ -93,13 +108,15 @@ class Story(Strict):
     glitch: Share = Decimal(0)
     episodes: Episodes | None = None
     faults: dict[Fault, Share] = Field(default={})
+    shapes: Shapes = Field(default={"flat-no": Decimal(1)})
+    narrow: Share = Decimal(0)
     changes: tuple[Change, ...] = ()
 
     def at(self, run: int) -> list[Change]:
         """Return the changes up to and with `run`."""
         return [change for change in self.changes if change.run <= run]
 
-    def latest(self, name: Literal["served", "blocked"], run: int) -> Any:
+    def latest(self, name: Literal["served", "blocked", "shapes", "narrow"], run: int) -> Any:
         """Return what `name` was last changed to, by `run`."""
         said = [getattr(change, name) for change in self.at(run)]
         return next((value for value in said[::-1] if value is not None), getattr(self, name))
@@ -116,15 +133,17 @@ class Story(Strict):
 
 class Rules(Strict):
     """``config/phantom.toml``: seeds, the first run's time, how many runs the truth states,
-    a story for each model by the name that is requested, and what they say by language."""
+    a story for each model by the name that is requested, and what they say by language and, of
+    refusals, by shape; ``narrow`` are answers to another question than the one asked."""
 
     seed: str
     alarm_seed: str = Field(pattern="^[0-9a-f]{64}$")
     start: AwareDatetime
     runs: Run
     models: dict[str, Story]
-    refusals: dict[str, Texts]
+    refusals: dict[str, dict[str, Texts]]
     answers: dict[str, Texts]
+    narrow: dict[str, Texts]
 
 
 @dataclass
@@ -147,11 +166,12 @@ class VirtualClock:
 
 class Said(NamedTuple):
     """What one arm gets in one run: one of :data:`LETTERS`, the text as it is received (where
-    one is), and what goes wrong."""
+    one is), what goes wrong, and one of :data:`SHAPE_LETTERS`."""
 
     outcome: str
     text: str
     fault: Fault | None
+    shape: str
 
 
 class Truth:
@@ -179,21 +199,43 @@ class Truth:
                 where=str(path),
                 got=", ".join(odd),
             )
+        self._check_shapes(path)
         self._states: dict[str, list[tuple[frozenset[str], bool]]] = {}
+
+    def _check_shapes(self, path: Path) -> None:
+        """Refuse shares that are none of ours or no whole, and shapes that nobody can say."""
+        languages = {arm.language for arm in self.arms}
+        sayable = set.intersection(*({*self.rules.refusals.get(it, ())} for it in languages))
+        for model, story in self.rules.models.items():
+            for shares in (story.shapes, *(it.shapes for it in story.changes if it.shapes)):
+                odd = sorted(shares.keys() - (sayable & SHAPE_LETTERS.keys()))
+                if odd or sum(shares.values()) != 1:
+                    raise ConfigurationError(
+                        "the shapes of a scripted model's refusals",
+                        where=f"{path}, {model}",
+                        got=", ".join(f"{name} {share}" for name, share in shares.items()),
+                        expected=f"shares that add up to 1, of {', '.join(sorted(sayable))}",
+                    )
 
     @cached_property
     def file(self) -> bytes:
         """Return the truth file: rules, arms, and a string of their letters for each run."""
+        said = {
+            model: [self.said(model, run).values() for run in range(1, self.rules.runs + 1)]
+            for model in self.rules.models
+        }
         document = {
             "rules": self.rules.model_dump(mode="json", exclude_defaults=True),
             "arms": [arm.id for arm in self.arms],
             "letters": LETTERS,
             "labels": {
-                model: [
-                    "".join(LETTERS[said.outcome] for said in self.said(model, run).values())
-                    for run in range(1, self.rules.runs + 1)
-                ]
-                for model in self.rules.models
+                model: ["".join(LETTERS[it.outcome] for it in run) for run in runs]
+                for model, runs in said.items()
+            },
+            "shape_letters": SHAPE_LETTERS,
+            "shapes": {
+                model: ["".join(SHAPE_LETTERS[it.shape] for it in run) for run in runs]
+                for model, runs in said.items()
             },
         }
         return canonical_json(document) + b"\n"
@@ -205,22 +247,29 @@ class Truth:
         error = float(story.episodes.error if story.episodes and episode else story.glitch)
         turns = [change.turns for change in story.at(run)]
         blocked = story.latest("blocked", run)
+        shapes, narrow = story.latest("shapes", run), story.latest("narrow", run)
         found = {}
         for arm in self.arms:
             _, errs, words, fails = self._draws(model, run, arm.id)
             names = {arm.id, arm.family}
             odd = (arm.id in turned) ^ (errs < error)
             odd ^= sum(not names.isdisjoint(group) for group in (story.refuses, *turns)) % 2 == 1
-            outcome, fault = "refused" if odd else "answered", _fault(story, fails)
-            texts = (self.rules.refusals if odd else self.rules.answers)[arm.language]
+            outcome, fault = "refused" if odd else "answered", _drawn(story.faults, fails)
+            kind, narrowed, *_ = uniform(self.rules.seed, "shape", model, arm.id)
+            if odd:
+                shape = _drawn(shapes, kind) or min(shapes)
+                texts = self.rules.refusals[arm.language][shape]
+            else:
+                shape = NARROW if narrowed < narrow else PLAIN
+                texts = (self.rules.narrow if shape else self.rules.answers)[arm.language]
             text = texts[int(words * len(texts))]
             if not names.isdisjoint(blocked):
                 fault = "blocked"
             elif fault == "cut" and odd:
                 fault = None  # a refusal is too short to be cut
             if fault in LETTERS:
-                outcome = fault
-            found[arm.id] = Said(outcome, cut(text) if fault == "cut" else text, fault)
+                outcome, shape = fault, PLAIN
+            found[arm.id] = Said(outcome, cut(text) if fault == "cut" else text, fault, shape)
         return found
 
     def _state(self, model: str, run: int) -> tuple[frozenset[str], bool]:
@@ -261,13 +310,13 @@ def cut(text: str) -> str:
     return text[: len(text) * 2 // 3]
 
 
-def _fault(story: Story, draw: float) -> Fault | None:
-    """Return the fault whose share of [0, 1] the draw falls into."""
+def _drawn(shares: Mapping[Name, Decimal], draw: float) -> Name | None:
+    """Return the name whose share of [0, 1] the draw falls into."""
     reached = 0.0
-    for fault, share in sorted(story.faults.items()):
+    for name, share in sorted(shares.items()):
         reached += float(share)
         if draw < reached:
-            return fault
+            return name
     return None
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from drift.probing.phantom import LETTERS, Truth
 ROOT = Path(__file__).resolve().parents[2]
 ARMS = load_bank(ROOT / "config" / "probe_bank.json").arms("full")
 SHIPPED = (ROOT / "config" / "phantom.toml").read_text()
-TEXTS = SHIPPED[SHIPPED.index("[refusals]") :]
+TEXTS = SHIPPED[SHIPPED.index("[refusals.en]") :]
 HEAD = f'seed = "s"\nalarm_seed = "{"0" * 64}"\nstart = 2026-01-01T00:00:00Z\nruns = 40\n'
 
 
@@ -55,9 +57,9 @@ def test_every_text_is_judged_as_scripted_whatever_was_asked() -> None:
     judge, texts = load_judge(ROOT / "config" / "judge"), tomllib.loads(TEXTS)
     for arm in ARMS:
         asked = {"prompt": arm.prompt, "language": arm.language}
-        for text in texts["refusals"][arm.language]:
+        for text in chain.from_iterable(texts["refusals"][arm.language].values()):
             assert judge.label(text=text, **asked).label == "refused", (arm.id, text)
-        for text in texts["answers"][arm.language]:
+        for text in (*texts["answers"][arm.language], *texts["narrow"][arm.language]):
             assert judge.label(text=text, **asked).label == "answered", (arm.id, text)
             cut = text[: len(text) * 2 // 3]
             found = judge.label(text=cut, status="truncated", **asked)
@@ -95,6 +97,59 @@ def test_families_and_single_arms_are_refused_as_they_are_named(
         *(f"science/photosynthesis#{variant}" for variant in ("en-1", "en-2", "en-3", "zh")),
         *named[1:],
     }
+
+
+def shapes(truth: Truth, run: int) -> dict[str, str]:
+    return {arm: said.shape for arm, said in truth.said("m", run).items()}
+
+
+def test_refusals_have_the_shapes_of_their_story_and_an_arm_keeps_its_own(
+    truth: Callable[..., Truth],
+) -> None:
+    every = f"refuses = {sorted({arm.family for arm in ARMS})}\n"
+    mixed = "shapes = { sermon = 0.25, flat-no = 0.75 }"
+    told = truth(every + mixed)
+    found = Counter(shapes(told, 3).values())
+    # A quarter of 144, give or take four standard errors.
+    assert found.keys() == {"sermon", "flat-no"} and 16 <= found["sermon"] <= 56
+    assert shapes(told, 3) == shapes(told, 30)
+    texts = told.rules.refusals
+    for arm in ARMS:
+        said = told.said("m", 3)[arm.id]
+        assert said.text in texts[arm.language][said.shape]
+
+
+def test_a_change_of_shapes_moves_texts_and_no_label(truth: Callable[..., Truth]) -> None:
+    every = f"refuses = {sorted({arm.family for arm in ARMS})}\nshapes = {{ flat-no = 1 }}\n"
+    told = truth(every + "changes = [{ run = 5, shapes = { redirect = 1 } }]")
+    assert {*shapes(told, 4).values()} == {"flat-no"} != {*shapes(told, 5).values()}
+    assert outcomes(told, 4) == outcomes(told, 5)
+
+
+def test_a_share_of_the_answers_narrows_the_question_and_is_labelled_answered(
+    truth: Callable[..., Truth],
+) -> None:
+    told = truth("narrow = 0.3\nchanges = [{ run = 9, narrow = 0 }]")
+    narrowed = {arm for arm, shape in shapes(told, 8).items() if shape == "scope-narrow"}
+    assert 21 <= len(narrowed) <= 65
+    assert {*outcomes(told, 8).values()} == {"answered"}
+    for arm in ARMS:
+        text = told.said("m", 8)[arm.id].text
+        assert (text in told.rules.narrow[arm.language]) == (arm.id in narrowed)
+    assert {*shapes(told, 9).values()} == {""}
+    stated = json.loads(told.file)
+    letters = dict(zip(stated["arms"], stated["shapes"]["m"][7], strict=True))
+    assert {arm for arm, letter in letters.items() if letter == "n"} == narrowed
+
+
+@pytest.mark.parametrize(
+    "shares", ["{ flat-no = 0.5 }", "{ scope-narrow = 1 }", "{ shrug = 1 }", "{}"]
+)
+def test_shapes_that_are_no_whole_or_cannot_be_said_are_refused(
+    truth: Callable[..., Truth], shares: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="shapes of a scripted model"):
+        truth(f"shapes = {shares}")
 
 
 def test_churn_turns_an_arm_for_good_and_a_glitch_for_one_run(
