@@ -20,6 +20,7 @@ from drift.bank import Bank, load_bank, prompt_hashes, registry_hash
 from drift.config import METHOD_VERSION, Clock, Panel, canonical_json, load_toml, sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.judging import Judge
+from drift.judging.labeller import Labeller
 from drift.records.ledger import Ledger, lines_backwards, write_atomically
 from drift.records.store import Store
 
@@ -100,7 +101,7 @@ def build(panel: Panel, bank: Bank, judge: Judge, *, root: Path, seed: str) -> d
     }
 
 
-def judge_identity(judge: Judge) -> dict[str, str]:
+def judge_identity(judge: Labeller) -> dict[str, str]:
     """Return how a ledger line names a judge."""
     return {"id": judge.id, "rules": judge.rules_hash, "fingerprint": judge.fingerprint}
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from drift.config import canonical_json, sha256_hex
-from drift.judging import Judge
+from drift.judging.labeller import Labeller
 from drift.records.store import Store, judge_folder, read_rows
 
 #: What can stand for an arm: a label, or why there is none.
@@ -89,11 +89,12 @@ def row_holds(raw: bytes) -> bool:
 
 
 def label_rows(
-    judge: Judge, rows: Iterable[dict[str, Any]], prompts: Mapping[str, str]
+    judge: Labeller, rows: Iterable[dict[str, Any]], prompts: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return a judge's labels of the responses which have a text to judge, in their order.
 
-    `prompts` maps each key to the question as it was asked.
+    `prompts` maps each key to the question as it was asked. What a judge has no word on, as a
+    shape coder on an answer, is left out.
     """
     labelled = []
     for row in rows:
@@ -106,6 +107,8 @@ def label_rows(
             declined=row.get("declined", False),
             language="zh" if "#zh" in row["key"] else "en",
         )
+        if label is None:
+            continue
         document = {"key": row["key"], "model": row["model"]} | label._asdict()
         if not label.note:
             del document["note"]

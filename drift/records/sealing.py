@@ -11,7 +11,7 @@ from typing import Any
 
 from drift.config import Clock, ModelSpec, sha256_hex, timestamp
 from drift.errors import IntegrityError
-from drift.judging import Judge
+from drift.judging.labeller import Labeller
 from drift.probing.cost import usage
 from drift.records.ledger import Ledger, drop_torn_tail, write_atomically
 from drift.records.registration import Registration, judge_identity, registered_bank
@@ -139,7 +139,7 @@ def seal_run(
 def label_run(
     store: Store,
     ledger: Ledger,
-    judge: Judge,
+    judge: Labeller,
     run: Mapping[str, Any],
     registration: Registration,
     *,
@@ -167,31 +167,42 @@ def seal_labels(
     ledger.append("labels", {"run": run, "judge": judge, "labels": sha256_hex(data)}, at=at)
 
 
-def rescore(store: Store, ledger: Ledger, judge: Judge, *, clock: Clock) -> list[dict[str, str]]:
-    """Label every sealed run with `judge` from its stored bytes; earlier labels stay.
-
-    Returns the labels that differ from the ones their run was first read with, each
-    as {run, model, key, before, after, rule}.
-    """
+def label_unread(store: Store, ledger: Ledger, judge: Labeller, *, clock: Clock) -> list[str]:
+    """Label every sealed run that `judge` has not read, from its stored bytes; return the runs."""
     runs: dict[str, dict[str, Any]] = {}
-    judged: dict[str, list[dict[str, str]]] = {}
     registrations: dict[str, Registration] = {}
+    mine = judge_identity(judge)
     for line in ledger.forwards():
         if line.kind == "registration":
             registrations[line.hash] = Registration(line.body, line.hash)
         elif line.kind == "run":
             runs[line.body["run"]] = line.body
-        elif line.kind == "labels":
-            judged.setdefault(line.body["run"], []).append(line.body["judge"])
-    mine = judge_identity(judge)
+        elif line.kind == "labels" and line.body["judge"] == mine:
+            runs.pop(line.body["run"], None)
+    for body in runs.values():
+        registration = registrations[body["registration"]]
+        label_run(store, ledger, judge, body, registration, at=clock())
+    return [*runs]
+
+
+def rescore(store: Store, ledger: Ledger, judge: Labeller, *, clock: Clock) -> list[dict[str, str]]:
+    """Label every sealed run with `judge` from its stored bytes; earlier labels stay.
+
+    Returns the labels that differ from the ones their run was first read with, each
+    as {run, model, key, before, after, rule}.
+    """
+    label_unread(store, ledger, judge, clock=clock)
+    first: dict[str, dict[str, str]] = {}
+    for line in ledger.forwards():
+        if line.kind == "labels":
+            first.setdefault(line.body["run"], line.body["judge"])
     moves = []
-    for run, body in runs.items():
-        if mine not in judged[run]:
-            registration = registrations[body["registration"]]
-            label_run(store, ledger, judge, body, registration, at=clock())
+    for run, judged in first.items():
         old, new = (
             {(row["model"], row["key"]): row for row in read_rows(path)}
-            for path in (store.labels(judge_folder(by), run) for by in (judged[run][0], mine))
+            for path in (
+                store.labels(judge_folder(by), run) for by in (judged, judge_identity(judge))
+            )
         )
         for (model, key), row in new.items():
             before = old[model, key]["label"]
