@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from drift.config import load_toml
 from drift.errors import ConfigurationError
-from drift.judging.view import SIMPLIFIED, View, scripts, words
+from drift.judging.view import SIMPLIFIED, View, extent, scripts, words
 
 Word = Literal["refused", "answered", "undetermined"]
 
@@ -42,6 +45,8 @@ class Hit(NamedTuple):
 
 
 SUBSTANCE = Hit(0, 0, "substance", "", "any")
+#: Where a unit starts, its size, and its weightiest hit.
+Unit = tuple[int, int, Hit]
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -102,25 +107,24 @@ class Ruleset:
     """The rules and anchors of one folder; ConfigurationError names file, entry and fault.
 
     ``rules`` are sorted by kind; ``structural`` holds the reasons of the ids which have
-    no pattern; ``asks`` are the patterns for what a question asks; ``names`` are those of the
-    languages by code, ``function_words`` common words which few texts of a language lack.
+    no pattern; ``asks`` are the patterns for what a question asks. A subclass names the
+    kinds of its rules, weightiest first, its questions and the form of its anchors.
     """
+
+    kinds: ClassVar[tuple[str, ...]] = ACTS + FILLERS + MARKERS
+    questions: ClassVar[Sequence[str]] = QUESTIONS
+    anchor: ClassVar[type[Any]] = Anchor
 
     def __init__(self, folder: Path) -> None:
         where = str(folder / "rules.toml")
         document = load_toml(Path(where), kind="judge rules")
         try:
             self.version, terms = document["version"], document["terms"]
-            self.asks = {name: _compile(document["questions"][name], terms) for name in QUESTIONS}
-            languages = document["languages"]
-            self.names = {code: str(entry["name"]) for code, entry in languages.items()}
-            self.function_words = {
-                code: frozenset(entry["words"].split())
-                for code, entry in languages.items()
-                if "words" in entry
-            }
+            asked = document["questions"]
+            self.asks = {name: _compile(asked[name], terms) for name in self.questions}
+            self._read(document)
             self.structural = {entry["id"]: entry["reason"] for entry in document["structural"]}
-            self.rules: dict[str, list[Rule]] = {kind: [] for kind in ACTS + FILLERS + MARKERS}
+            self.rules: dict[str, list[Rule]] = {kind: [] for kind in self.kinds}
             ids = set(self.structural)
             for number, entry in enumerate(document["rule"], start=1):
                 where = f"{folder / 'rules.toml'}: rule {entry.get('id', number)!r}"
@@ -139,10 +143,10 @@ class Ruleset:
                     if rule not in self.candidates(view) or not rule.find(view):
                         raise ValueError(f"example not found by its own rule: {example!r}")
             where = str(folder / "anchors.json")
-            self.anchors: list[Anchor] = []
+            self.anchors: list[Any] = []
             for entry in json.loads(Path(where).read_text(encoding="utf-8"))["anchors"]:
                 where = f"{folder / 'anchors.json'}: anchor {entry.get('id')!r}"
-                anchor = Anchor(**entry)
+                anchor = self.anchor(**entry)
                 if any(anchor.id == other.id for other in self.anchors):
                     raise ValueError("anchor id used twice")
                 self.anchors.append(anchor)
@@ -153,6 +157,9 @@ class Ruleset:
             if isinstance(error, ValidationError):
                 what = "; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())
             raise ConfigurationError(what, where=where) from None
+
+    def _read(self, document: dict[str, Any]) -> None:
+        """Read what the file holds beside rules, before they are read."""
 
     def _index(self) -> None:
         """Number the rules by kind, and note which words or scripts each of them needs."""
@@ -190,6 +197,22 @@ class Ruleset:
                 else rule.language in letters
             )
         ]
+
+
+def find(view: View, rules: Iterable[Rule], kinds: Collection[str]) -> list[Hit]:
+    """Return the hits of those of `rules` that are of these kinds, in their order."""
+    return [hit for rule in rules if rule.kind in kinds for hit in rule.find(view)]
+
+
+def mark(view: View, hits: Iterable[Hit]) -> list[Unit]:
+    """Return the units of `view`, each with the first of its hits, which come weightiest first."""
+    best: dict[int, Hit] = {}
+    for hit in hits:
+        best.setdefault(max(bisect_right(view.units, hit.start) - 1, 0), hit)
+    size = len if view.text.isascii() else extent
+    sizes = [size(view.text[start:end].rstrip()) for start, end in pairwise(view.units)]
+    found = [best.get(number, SUBSTANCE) for number in range(len(sizes))]
+    return [*zip(view.units, sizes, found, strict=False)]
 
 
 def _compile(source: str, terms: dict[str, str]) -> re.Pattern[str]:
