@@ -106,14 +106,18 @@ def simultaneous_shares(counts: ArrayLike) -> tuple[Estimate, ...]:
     if n == 0:
         return (Estimate(None, None, None, "no family with a response"),) * k
     if (table.sum(axis=1) == 1).all():
-        return tuple(_exact(int(x), n, ALPHA / k) for x in table.sum(axis=0))
+        return tuple(exact_share(int(x), n, level=1 - ALPHA / k) for x in table.sum(axis=0))
     means = (mean_interval(own, level=1 - ALPHA / k) for own in _shares(table).T.tolist())
     return tuple(Estimate(it.estimate, it.low, it.high, it.reason) for it in means)
 
 
-def _exact(x: int, n: int, alpha: float) -> Estimate:
-    upper, lower = (clopper_pearson_upper(at, n, level=1 - alpha / 2).high for at in (x, n - x))
-    return Estimate(x / n, None if lower is None else 1 - lower, upper)
+def exact_share(x: int, n: int, *, level: float = 0.95) -> Estimate:
+    """Return x/n with the two-sided limits of Clopper and Pearson; undefined when n = 0."""
+    if n == 0:
+        return Estimate(None, None, None, "no trials")
+    side = (1 + level) / 2
+    high, rest = (clopper_pearson_upper(at, n, level=side).high or 0.0 for at in (x, n - x))
+    return Estimate(x / n, 1 - rest, high)
 
 
 def _shares(table: Ints) -> Floats:
@@ -230,8 +234,9 @@ def variation(
     Null for topics: topics fall to families by chance. A family is one unit, so that models
     which refuse alike do not count as evidence for topics.
     Guarantee: both p are valid at every n for one look fixed beforehand. The limits have none.
-    In simulated sets of 12 to 100 families and 3 or 4 models they held the true effects, and
-    their difference, in 95 to 100 %.
+    In 300 simulated sets a time, of 12 to 100 families and 2 to 4 models, they held the true
+    effects, and their difference, in 95 to 100 %; where the topic settled nine shapes in ten of
+    40 families, that of topics and the difference in 87 %.
     The difference has both effects on the refusals of families that two models refused, since
     effects on other refusals are not of one variance; it may differ from the effects shown.
     Undefined with one model (one topic), below ten families that inform, if all refusals have
