@@ -1,0 +1,330 @@
+"""The page of shapes: what is counted, of whom, and that no text of a model is more than text."""
+
+from __future__ import annotations
+
+import html as html_module
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import report.shaping
+import report.synthetic
+from conftest import ROOT
+
+from drift.judging.shapes import SHAPES
+from drift.records.store import Store, read_rows
+from drift.report import load_record, shape_course, shape_evidence, shapes
+from drift.report.bars import BARS, COURSE
+from drift.report.figures import svg
+from drift.report.shaped import SMALL, Shaped, shares, widest_zero
+from drift.report.tables import each
+from drift.stats.shapes import simultaneous_shares
+
+BUSY, QUIET = report.synthetic.MODELS
+FULL = report.synthetic.RUNS[2][0]
+BEFORE = report.synthetic.RUNS[0][0]
+OPTIONS = {"draws": 200, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("shaped")
+    shutil.copytree(ROOT / "config", root / "config")
+    shutil.copytree(ROOT / "report" / "_templates", root / "report" / "_templates")
+    shutil.copy(ROOT / "report" / "figures.mplstyle", root / "report")
+    report.shaping.shaped(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def shaped(folder: Path) -> Shaped:
+    return Shaped(load_record("test", root=folder))
+
+
+def visible(shown: Any) -> str:
+    return " ".join(html_module.unescape(re.sub(r"<[^>]+>", " ", str(shown.text))).split())
+
+
+def data(shown: Any, name: str) -> pd.DataFrame:
+    found: pd.DataFrame = shown.text.data[name]
+    return found
+
+
+def coded(shaped: Shaped, run: str = FULL) -> list[dict[str, Any]]:
+    """The rows of a run's shapes, from their file."""
+    return read_rows(shaped.record.store.folder / "labels" / "shapes-515151515151" / f"{run}.jsonl")
+
+
+def test_every_refusal_of_the_last_full_run_is_counted_once_with_its_shape(shaped: Shaped) -> None:
+    frame = data(shapes.distribution(shaped, "x"), "shapes-by-model")
+    for model in (BUSY, QUIET):
+        mine = frame[frame.model == model]
+        due = Counter(row["label"] for row in coded(shaped) if row["model"] == model)
+        assert {row.shape: row.shape_count for row in each(mine) if row.shape_count} == due
+        assert set(mine.refusals) == {due.total()}
+        assert tuple(mine["shape"]) == SHAPES
+
+
+def test_a_share_is_the_mean_over_families_with_limits_that_hold_at_once(shaped: Shaped) -> None:
+    frame = data(shapes.distribution(shaped, "x"), "shapes-by-model")
+    families: dict[str, Counter[str]] = {}
+    for row in coded(shaped):
+        if row["model"] == BUSY:
+            families.setdefault(row["key"].partition("#")[0], Counter())[row["label"]] += 1
+    due = simultaneous_shares([[of[name] for name in SHAPES] for of in families.values()])
+    for row, one in zip(each(frame[frame.model == BUSY]), due, strict=True):
+        own = [of[row.shape] / of.total() for of in families.values()]
+        assert row.estimate == pytest.approx(sum(own) / len(own))
+        assert (row.share_low, row.share_high) == (one.low, one.high)
+        assert row.share_low <= row.estimate <= row.share_high
+    assert max(of.total() for of in families.values()) > 1
+
+
+def test_few_families_are_marked_and_what_they_cannot_show_is_said(shaped: Shaped) -> None:
+    shown = shapes.distribution(shaped, "x")
+    frame = data(shown, "shapes-by-model")
+    assert set(frame[frame.model == QUIET].small_n) == {True}
+    families = frame[frame.model == QUIET].families.iloc[0]
+    assert families < SMALL <= frame[frame.model == BUSY].families.iloc[0]
+    assert f"{QUIET} ({families} families: {100 * widest_zero(families):.1f}" in visible(
+        shown
+    ).replace("\N{NO-BREAK SPACE}", " ")
+    assert re.search(rf"{families} refusals of {families} families, small n", str(shown.text))
+
+
+def test_the_limit_of_a_shape_never_seen_shrinks_with_families_and_never_reaches_none() -> None:
+    limits = [widest_zero(n) for n in (1, 5, 20, 100)]
+    assert limits == sorted(limits, reverse=True)
+    assert limits[0] > 0.98 and 0 < limits[-1] < 0.06
+
+
+def test_wordings_have_one_response_a_family_and_model_so_their_counts_add_up(
+    shaped: Shaped,
+) -> None:
+    frame = data(shapes.by_wording(shaped), "shapes-by-wording")
+    each_model = frame[frame.model != "all"]
+    assert (each_model.refusals == each_model.families).all()
+    whole = frame[frame.model == "all"].groupby("variant").shape_count.sum()
+    due = Counter(row["key"].partition("#")[2] for row in coded(shaped))
+    assert whole.to_dict() == due
+
+
+def test_languages_are_compared_on_families_that_have_both(shaped: Shaped) -> None:
+    frame = data(shapes.by_language(shaped), "shapes-by-language")
+    twins = {item.id for item in shaped.record.families.values() if item.zh}
+    rows = [row["key"].split("#") for row in coded(shaped)]
+    due = Counter(
+        "zh" if arm == "zh" else "en"
+        for family, arm in rows
+        if family in twins and arm in ("en-1", "zh")
+    )
+    whole = frame[frame.model == "all"].groupby("language").shape_count.sum()
+    assert whole.to_dict() == due
+
+
+def test_topics_hold_every_refusal_and_are_folded_out_by_model(shaped: Shaped) -> None:
+    shown = shapes.by_topic(shaped)
+    frame = data(shown, "shapes-by-topic")
+    assert frame[frame.model == "all"].shape_count.sum() == len(coded(shaped))
+    assert frame[frame.model != "all"].shape_count.sum() == len(coded(shaped))
+    assert "Each model by itself" in visible(shown)
+
+
+def test_no_share_is_told_by_colour_alone(shaped: Shaped) -> None:
+    cells = re.findall(r"<td>(\d+)(.*?)</td>", str(shapes.by_topic(shaped).text))
+    assert len(cells) > 20
+    barred = [rest for _, rest in cells if "drift-bar" in rest]
+    assert barred and all(re.search(r"\d+–\d+ %", rest) for rest in barred)
+    picture = str(shapes.distribution(shaped, "x").text)
+    for row in each(data(shapes.distribution(shaped, "x"), "shapes-by-model")):
+        if row.shape in shaped.present:
+            assert f"{row.shape_count} of {row.refusals}" in picture
+
+
+def test_runs_are_counted_by_their_canonical_refusals(shaped: Shaped) -> None:
+    frame = data(shape_course.over_runs(shaped, "x"), "shapes-over-runs")
+    for run, _ in report.synthetic.RUNS:
+        for model in (BUSY, QUIET):
+            mine = frame[(frame.run == run) & (frame.model == model)]
+            due = Counter(
+                row["label"]
+                for row in coded(shaped, run)
+                if row["model"] == model and row["key"].endswith("#en-1")
+            )
+            assert {r.shape: r.shape_count for r in each(mine) if r.shape_count} == due
+            assert set(mine.canonical_refusals) == {due.total()}
+
+
+def test_transitions_are_of_arms_determined_in_both_full_runs_answers_among_them(
+    shaped: Shaped,
+) -> None:
+    shown = shape_course.transitions(shaped, **OPTIONS)
+    frame = data(shown, "shape-transitions")
+    assert set(frame.previous) == {BEFORE} and set(frame.run) == {FULL}
+    then, now = (
+        {(row["model"], row["key"]): row["label"] for row in coded(shaped, run)}
+        for run in (BEFORE, FULL)
+    )
+    due = Counter((then[key], now[key]) for key in then.keys() & now.keys())
+    found = frame[(frame.shape_before != "answered") & (frame.shape_after != "answered")]
+    counts = found.groupby(["shape_before", "shape_after"]).arms_moved.sum()
+    assert counts.to_dict() == due
+    assert due["flat-no", "sermon"] > 0
+    assert (frame.shape_before == "answered").any()
+
+
+def test_a_model_whose_flat_refusals_turned_to_sermons_has_a_small_p_and_a_still_one_none(
+    shaped: Shaped,
+) -> None:
+    words = visible(shape_course.transitions(shaped, **OPTIONS))
+    moved = re.search(rf"{BUSY} \S+ to \S+ \d+ (\d+) (\d+) of \d+ (\.\d+) (\.\d+)", words)
+    assert moved and moved[1] == moved[2] == "7" and moved[3] == moved[4] == ".016"
+    assert re.search(rf"{QUIET} .*?not estimable: no family's shapes moved", words)
+
+
+def test_model_against_topic_says_why_it_cannot_tell_where_too_few_families_are_shared(
+    shaped: Shaped,
+) -> None:
+    shown = shape_course.against_topic(shaped, **OPTIONS)
+    frame = data(shown, "shape-variation").set_index("shape_by")
+    assert set(frame.index) == {"model", "topic"}
+    assert pd.isna(frame.effect["model"]) and "fewer than" in frame.reason["model"]
+    assert "The difference is not estimable" in visible(shown)
+
+
+def test_labs_stand_for_models_where_a_panel_names_more_than_one(shaped: Shaped) -> None:
+    events = shaped.events
+    other = Shaped(shaped.record)
+    other.full, other.lines = shaped.full, shaped.lines
+    doubled = events[events.model == BUSY].assign(model=QUIET, lab="another")
+    other.events = pd.concat([events[events.model == BUSY], doubled], ignore_index=True)
+    frame = data(shape_course.against_topic(other, **OPTIONS), "shape-variation")
+    assert list(frame.shape_by) == ["lab", "topic"]
+    # Both labs refuse alike: nothing goes with the lab.
+    assert frame.effect.iloc[0] <= 0 and frame.effect_p.iloc[0] == 1
+
+
+def test_examples_are_of_the_record_escaped_with_the_deciding_words_marked(shaped: Shaped) -> None:
+    shown = shape_evidence.examples(shaped)
+    text = str(shown.text)
+    assert "<mark>cannot help with that request</mark>" in text
+    assert not re.search(r"<(script|img|h1|b id|iframe|i>made)", text)
+    assert "window.pwned" in text and "javascript:" in text
+    frame = data(shown, "shape-examples")
+    assert (frame.groupby(["shape", "model"]).size() <= shape_evidence.EXAMPLES).all()
+    for row in each(frame):
+        assert any(
+            it["key"] == row.key and it["model"] == row.model and it["label"] == row.shape
+            for it in coded(shaped)
+        )
+    assert re.search(r'href="transcripts.html#[a-z-]+[a-z0-9-]*"', text)
+
+
+def test_no_example_is_longer_than_its_room_however_long_the_answer(shaped: Shaped) -> None:
+    other = Shaped(shaped.record)
+    other.full, other.lines = shaped.full, shaped.lines
+    other.events = shaped.events[shaped.events.text.str.len() > 100_000]
+    shown = str(shape_evidence.examples(other).text)
+    assert "the record holds the whole text" in shown
+    assert shown.count("A million characters.") < 2 * shape_evidence.ROOM * len(other.events) / 22
+
+
+def test_rules_are_counted_as_often_as_they_decided_and_foreign_ones_named_so(
+    shaped: Shaped,
+) -> None:
+    shown = shape_evidence.rules(shaped)
+    frame = data(shown, "shape-rules").set_index("rule")
+    due = Counter(row["rule"] for row in coded(shaped))
+    assert {name: frame.decided_full[name] for name in due} == due
+    assert frame.decided_full.sum() == len(coded(shaped))
+    assert {frame.rule_kind[name] for name in due} == {"of another version"}
+
+
+def test_a_record_that_nobody_read_says_so(shaped: Shaped) -> None:
+    assert "No person has read refusals of this record" in visible(shape_evidence.people(shaped))
+
+
+def test_the_page_names_the_coder_and_whether_it_is_the_present_one(shaped: Shaped) -> None:
+    words = visible(shapes.coder(shaped))
+    assert report.shaping.CODER["rules"] in words
+    assert "no: the labels are of another version" in words
+    assert "Runs coded 4 of 4" in words
+
+
+def test_scope_narrow_is_empty_without_a_judge_and_the_page_does_not_call_it_none(
+    shaped: Shaped,
+) -> None:
+    words = visible(shapes.meanings(shaped))
+    assert "scope-narrow does not decline, and answers another question than was asked 0" in words
+    assert "does not show that there is none" in words
+
+
+def test_scripted_shapes_stand_beside_coded_ones(shaped: Shaped, folder: Path) -> None:
+    rows = coded(shaped)
+    arms = [*sorted({row["key"] for row in rows}), "never/asked#en-1"]
+    said = {(row["model"], row["key"]): row["label"] for row in rows}
+    letters = {"flat-no": "f", "policy-recital": "p", "redirect": "d", "sermon": "s",
+               "false-reason": "x", "mixed": "m", "scope-narrow": "n", "": "."}  # fmt: skip
+    line = "".join(letters[said.get((BUSY, arm), "")] for arm in arms[:-1]) + "f"
+    wrong = line.replace("s", "d", 1)
+    document = {"shape_letters": letters, "arms": arms, "shapes": {BUSY: [line, line, wrong]}}
+    path = Store(folder / "data" / "test").truth
+    path.write_text(json.dumps(document))
+    try:
+        frame = shape_evidence.scripted_shapes(shaped)
+    finally:
+        path.unlink()
+    assert len(frame) == sum(letter != "." for letter in wrong)
+    differ = frame[frame.scripted_shape != frame["shape"]]
+    assert [(row.scripted_shape, row.shape) for row in each(differ)] == [
+        ("redirect", "sermon"),
+        ("flat-no", "not-refused"),
+    ]
+    assert "not scripted" in visible(shape_evidence.scripted(shaped))
+
+
+def test_a_record_without_shapes_names_the_command_and_one_without_a_run_says_that(
+    folder: Path, tmp_path: Path
+) -> None:
+    report.synthetic.write_record(tmp_path / "bare", folder / "config" / "probe_bank.json")
+    bare = Shaped(load_record("bare", folder=tmp_path / "bare", root=folder))
+    empty = Shaped(load_record("none", root=folder))
+    for piece in (shapes.coder, shapes.by_topic, shape_evidence.rules):
+        assert "drift shapes --panel bare" in visible(piece(bare))
+        assert "holds no run yet" in visible(piece(empty))
+
+
+def test_a_model_that_refused_nothing_is_named_and_has_no_share(shaped: Shaped) -> None:
+    other = Shaped(shaped.record)
+    other.full, other.lines = shaped.full, shaped.lines
+    other.events = shaped.events[shaped.events.model == BUSY]
+    shown = shapes.distribution(other, "x")
+    assert f"No refusal in its last full run: {QUIET}" in visible(shown)
+    assert set(data(shown, "shapes-by-model").model) == {BUSY}
+
+
+def test_a_share_without_limits_is_shown_without_a_bar() -> None:
+    events = pd.DataFrame({"family": ["a/b", "a/b"], "shape": ["sermon", "flat-no"], "by": "x"})
+    frame = shares(events, ["by"])
+    assert frame.share_low.isna().all() and frame.estimate.notna().all()
+    assert set(frame.reason) != {""}
+
+
+def test_pictures_hold_their_numbers_as_text_and_in_words() -> None:
+    frame = pd.DataFrame(
+        {"group": ["m<b>", "m<b>"], "note": "3 refusals", "series": ["sermon", "mixed"],
+         "estimate": [0.5, None], "low": [0.1, None], "high": [0.9, None], "text": "1 of 3"}
+    )  # fmt: skip
+    picture = svg(BARS, frame, label="f")
+    assert "not estimable" in picture and "sermon 50 % (10 to 90; 1 of 3)" in picture
+    assert "<b>" not in picture
+    runs = pd.DataFrame(
+        {"group": "m", "series": ["sermon", "mixed"], "column": "7", "place": 0, "count_": [2, 0],
+         "share": [1.0, 0.0], "cases": 2}
+    )  # fmt: skip
+    assert 'aria-label="m, 7, 2 refusals: 2 sermon"' in svg(COURSE, runs, label="g")
