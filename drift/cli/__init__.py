@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from drift import __version__
-from drift.cli import asking, checking, code, instrument, judge, records, report
+from drift.cli import asking, checking, code, instrument, judge, records, report, traces
 from drift.errors import DriftError
 from drift.terminal import warn
 
@@ -37,6 +37,7 @@ COMMANDS = {
         records.rescore,
         records.status,
         records.compare,
+        traces.traces,
     ),
     "instrument": (instrument.instrument_calibrate, instrument.instrument_show),
     "judge": (judge.judge_evaluate, judge.judge_diff),

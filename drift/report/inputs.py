@@ -75,7 +75,8 @@ def code(source: str, modules: Mapping[str, Module]) -> Inputs:
 def surroundings(root: Path) -> Inputs:
     """Return what every page depends on: interpreter, packages, the project's own files."""
     packages = sorted(f"{item.name} {item.version}" for item in distributions())
-    folders = [root / name for name in ("config", "data/published", "report/_templates")]
+    names = ("config", "data/published", "data/synthetic", "report/_templates")
+    folders = [root / name for name in names]
     paths = [path for folder in folders for path in folder.rglob("*")]
     # A process of one's own lies beside the notebooks.
     paths += [*root.glob("*.py"), *root.glob("notebooks/*.py")]

@@ -43,7 +43,7 @@ def synthetic() -> ModuleType:
 
 def copy_project(to: Path) -> Path:
     """Copy what a build reads: notebooks, configuration, the site's own files."""
-    for folder in ("notebooks", "config", "data/published"):
+    for folder in ("notebooks", "config", "data/published", "data/synthetic"):
         shutil.copytree(ROOT / folder, to / folder)
     for path in (to / "notebooks").glob("*.ipynb"):
         text = path.read_text(encoding="utf-8")
