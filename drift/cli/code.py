@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,6 +15,8 @@ from drift.errors import ConfigurationError
 from drift.records.coding import coding_of, seal_coding
 from drift.records.draw import Arms, draw
 from drift.records.ledger import Ledger, write_atomically
+from drift.records.readers import compare
+from drift.records.scheme import REFUSAL, SCHEMES, Name, Scheme
 from drift.records.sheet import Marks, sheet_bytes
 from drift.records.store import Store
 from drift.records.study import (
@@ -21,11 +24,11 @@ from drift.records.study import (
     adjudicated,
     check_reader,
     check_study,
-    compare,
     disagreements,
     label_lines,
     read_coders,
     read_study,
+    sealed_of,
     too_few,
 )
 from drift.report.coder import coder_page, study_files
@@ -55,6 +58,24 @@ def code_draw(
     out: Annotated[Path, typer.Option(help="A new folder for the study, outside the record.")],
     panel: PanelOption = "embedded",
     data: DataOption = None,
+    scheme: Annotated[
+        Name | None,
+        typer.Option(
+            help="What is read: refusal (the default), the shape of refusals, or entailment."
+        ),
+    ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(help="The model whose verdicts on entailment are drawn, if several judged."),
+    ] = None,
+    verdict: Annotated[
+        Literal["no", "yes"] | None,
+        typer.Option(help="Draw mostly these verdicts on entailment; implies --scheme."),
+    ] = None,
+    share: Annotated[
+        float | None,
+        typer.Option(help="Share of --n that bears --verdict, as far as there are; by default .7."),
+    ] = None,
     arms: Annotated[
         Arms, typer.Option(help="Canonical arms only, or all wordings and languages.")
     ] = "canonical",
@@ -77,7 +98,9 @@ def code_draw(
     Strata are model x judge's label x language. What each row is stands in key.json alone, with the
     probability that it was drawn. One text to one question is read once, however often stored: the
     sheet may so have fewer rows than --n. It warns if rates could not be corrected from so few.
+    Shapes and verdicts are the newest of the run by their judge; refusals are those first sealed.
     """
+    checks = _scheme(scheme, judge, verdict, share)
     root = project_root()
     folder = data or root / "data"
     known(folder, [panel])
@@ -85,7 +108,17 @@ def code_draw(
     if record.resolve() in (out.resolve(), *out.resolve().parents):
         raise ConfigurationError("a study lies outside the record", where=str(out))
     drawn = draw(
-        Store(record), Ledger(record), n=n, seed=seed, floor=floor, arms=arms, runs=run or ()
+        Store(record),
+        Ledger(record),
+        n=n,
+        seed=seed,
+        floor=floor,
+        arms=arms,
+        runs=run or (),
+        scheme=checks,
+        judge=f"{checks.judge}{judge}" if judge else None,
+        verdict=verdict,
+        share=Decimal(str(share or 0.7)),
     )
     for name in coder or ():
         check_reader(name, [drawn.key.judge["id"]])
@@ -98,6 +131,8 @@ def code_draw(
         f"{sum(stratum.units for stratum in key.strata)} in {len(key.strata)} strata, which stand "
         f"for {responses} responses"
     )
+    if checks is not REFUSAL:
+        say(f"read for {checks.name}, against {key.judge['id']}, rules {key.judge['rules'][:12]}")
     for model, runs in key.runs.items():
         say(f"  {model}: {', '.join(runs)}")
     if key.left_out:
@@ -125,7 +160,8 @@ def code_adjudicate(
     if not differ:
         return
     rows = [study.sheet[row] for row in differ]
-    page = coder_page(rows, study=study.key.study, manual=_manual(project_root()))
+    manual = _manual(project_root())
+    page = coder_page(rows, study=study.key.study, manual=manual, scheme=study.scheme)
     files = {"adjudicate.csv": sheet_bytes(rows), "adjudicate.html": page}
     _write(folder, files, "another adjudication is there", f"move {' and '.join(files)} away")
     say(f"{folder}: give the adjudicator adjudicate.html or adjudicate.csv")
@@ -140,8 +176,10 @@ def code_agreement(
     """Compare coders with each other and with the judge, and correct rates by what they read.
 
     Agreement, Cohen's kappa and linearly weighted kappa speak for all answers drawn from, by the
-    inclusion probabilities. Fewer than 30 answers labelled by both, or one label only, is not
-    estimable; a rate is corrected from 100 coded answers on, 30 of its model and language.
+    inclusion probabilities. Of shapes and entailment there is kappa of each word against the rest,
+    the judge's precision and recall, and what was taken for what. Fewer than 30 answers labelled by
+    both, or one label only, is not estimable; a rate is corrected from 100 coded answers on, 30 of
+    its model and language.
     """
     study = read_study(folder)
     coders, final = _readings(study, files, third)
@@ -155,12 +193,16 @@ def code_agreement(
     )
     for pair in found["pairs"]:
         _say_pair(pair, found["order"])
-    say("refusal rates over all answers drawn from: judged; design-based; prediction-powered")
+    if (counted := study.scheme.counted) and found["rates"]:
+        rates = {"refused": "refusal rates", "no": "rates of No"}[counted]
+        say(f"{rates} over all answers drawn from: judged; design-based; prediction-powered")
     for rate in found["rates"]:
-        judged = "{refused} of {n}".format(**rate["judged"])
+        judged = f"{rate['judged'][counted]} of {rate['judged']['n']}"
         corrected = (_text(rate[name], 100) for name in ("design_based", "prediction_powered"))
         named = "{model}, {language}, read by {reader} ({coded} of {units})".format(**rate)
         say(f"  {named}: {judged}; {'; '.join(corrected)}")
+        if "precision" in rate:
+            _say_error(rate, "    ")
 
 
 def code_seal(
@@ -196,13 +238,40 @@ def code_seal(
     record = open_record(study.key.panel, data)
     check_study(study, record.store, record.ledger)
     path, lines = folder / f"labels-{coder}.jsonl", label_lines(study, marks)
-    coding = coding_of(lines, path, record.store, record.ledger)
+    coding = coding_of(lines, path, record.store, record.ledger, scheme=study.scheme)
     with record.opened():
-        sealed = seal_coding(coding, coder, record.store, record.ledger, clock=record.clock)
+        sealed = seal_coding(
+            coding,
+            coder,
+            record.store,
+            record.ledger,
+            clock=record.clock,
+            study=sealed_of(study.key),
+        )
     write_atomically(path, lines)
     labels = sum(len(run.rows) for run in coding.runs.values())
     say(f"{path}: {len(marks.labels)} answers read, {labels} labels")
     say(f"sealed as labels of {coder}: {', '.join(sealed) or 'nothing new'}")
+
+
+def _scheme(
+    scheme: Name | None, judge: str | None, verdict: str | None, share: float | None
+) -> Scheme:
+    """Return the scheme asked for, which a verdict implies; refuse options of another."""
+    found = SCHEMES[scheme or ("entailment" if verdict else "refusal")]
+    if not found.several and (judge or verdict):
+        raise ConfigurationError(
+            "--judge and --verdict choose among verdicts on entailment",
+            got=f"--scheme {found.name}",
+            next_step="leave them out, or say --scheme entailment",
+        )
+    if share is not None and (verdict is None or not 0 < share < 1):
+        raise ConfigurationError(
+            "--share is what part of the sample bears --verdict",
+            got=str(share),
+            expected="with --verdict, a number between 0 and 1",
+        )
+    return found
 
 
 def _manual(root: Path) -> str:
@@ -239,13 +308,28 @@ def _say_pair(pair: dict[str, Any], order: list[str]) -> None:
         "{strata_not_read} strata without any".format(**pair)
     )
     measures = {"raw": "agreement", "kappa": "kappa", "weighted_kappa": "weighted kappa"}
+    measures |= {"not_refused": "no refusal at all, as read"}
     for name, words in measures.items():
-        say(f"  {words}: {_text(pair[name], 100 if name == 'raw' else 1)}")
+        if name in pair:
+            say(f"  {words}: {_text(pair[name], 1 if 'kappa' in name else 100)}")
+    for word, found in pair.get("by_word", {}).items():
+        say(f"  {word} against the rest: kappa {_text(found['kappa'], 1)}")
+        if "precision" in found:
+            _say_error(found, "    ")
+    for it in pair.get("confusions", []):
+        (a, b), (there, back) = it["words"], it["units"]
+        speaks = f"they speak for {it['responses']:.1f} responses"
+        say(f"  {a} and {b}: {there} {a} / {b}, {back} {b} / {a}; {speaks}")
     say(f"  rows {pair['first']}, columns {pair['second']}; units read (responses they speak for)")
     weighted = pair["weighted"] or [[0] * len(order)] * len(order)
     for label, counts, weights in zip(order, pair["counts"], weighted, strict=True):
         cells = (f"{n} ({w:.1f})" for n, w in zip(counts, weights, strict=True))
         say(f"  {label:>12}: {'  '.join(f'{cell:>14}' for cell in cells)}")
+
+
+def _say_error(found: dict[str, Any], indent: str) -> None:
+    for name in ("precision", "recall"):
+        say(f"{indent}{name} of the judge: {_text(found[name], 100)}")
 
 
 def _text(measure: dict[str, Any], times: int) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,11 +22,11 @@ from pydantic import Field, PositiveInt, StrictInt, ValidationError
 
 from drift.config import Clock, Strict, sha256_hex
 from drift.errors import ConfigurationError
-from drift.judging.ruleset import Word
-from drift.records.ledger import Ledger
+from drift.records.ledger import Ledger, Line
 from drift.records.reading import canonical_rate, family_rate
 from drift.records.registration import registered_bank
 from drift.records.run import load_run
+from drift.records.scheme import REFUSAL, Scheme, taken
 from drift.records.sealing import seal_labels
 from drift.records.store import Store, read_bytes, read_rows
 
@@ -40,7 +40,7 @@ class Row(Strict):
     run: str
     model: str
     key: str
-    label: Word
+    label: str
     rule: str = Field(min_length=1, max_length=80)
     span: tuple[StrictInt, StrictInt] | None
     text_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -51,7 +51,8 @@ class Row(Strict):
 class CodedRun:
     """What a file says of one run: its rows by model and key, and what is sealed of the run.
 
-    ``labels`` is the first labels line of the run, that of the judge registered for it.
+    ``labels`` is a labels line of the run: the first, that of the judge registered for it, where
+    no other judge was asked for.
     """
 
     body: dict[str, Any]
@@ -82,8 +83,12 @@ def read_coding(path: Path, store: Store, ledger: Ledger) -> Coding:
     return coding_of(data, path, store, ledger)
 
 
-def coding_of(data: bytes, path: Path, store: Store, ledger: Ledger) -> Coding:
+def coding_of(
+    data: bytes, path: Path, store: Store, ledger: Ledger, *, scheme: Scheme = REFUSAL
+) -> Coding:
     """Read the bytes of a labels file, named `path` in errors, against the record.
+
+    Its labels are words of `scheme`.
 
     Raises
     ------
@@ -91,12 +96,13 @@ def coding_of(data: bytes, path: Path, store: Store, ledger: Ledger) -> Coding:
         Names the line that is not of the form, names no response of the record, names one
         twice, or was given to another text.
     """
-    sealed = labelled_runs(ledger)
+    sealed = labelled_runs(ledger.forwards())
     texts: dict[str, dict[tuple[str, str], str]] = {}
     for number, raw in enumerate(data.split(b"\n"), start=1):
         if not raw.strip():
             continue
-        row, where = _row(raw, f"{path}:{number}"), f"{path}:{number}"
+        where = f"{path}:{number}"
+        row = _row(raw, where, scheme)
         if row.run not in sealed:
             raise _unknown("run", row.run, sealed, where)
         run, place = sealed[row.run], (row.model, row.key)
@@ -132,23 +138,33 @@ def coding_of(data: bytes, path: Path, store: Store, ledger: Ledger) -> Coding:
     return Coding(sha256_hex(data), coded)
 
 
-def labelled_runs(ledger: Ledger) -> dict[str, CodedRun]:
-    """Return every labelled run of the chain by its id, in their order, without rows."""
+def labelled_runs(
+    lines: Iterable[Line], *, by: Mapping[str, str] | None = None
+) -> dict[str, CodedRun]:
+    """Return every labelled run of a chain by its id, in their order, without rows.
+
+    Its labels are those first sealed; with `by` the newest of the judge of whom that holds, id
+    alone or with rules and fingerprint. People's labels of the same name are not that judge's.
+    """
     registrations: dict[str, dict[str, Any]] = {}
     found: dict[str, CodedRun] = {}
-    for line in ledger.forwards():
+    for line in lines:
+        body = line.body
         if line.kind == "registration":
-            registrations[line.hash] = line.body
+            registrations[line.hash] = body
         elif line.kind == "run":
-            found[line.body["run"]] = CodedRun(line.body, registrations[line.body["registration"]])
-        elif line.kind == "labels" and not found[line.body["run"]].labels:
-            found[line.body["run"]] = replace(found[line.body["run"]], labels=line.body)
+            found[body["run"]] = CodedRun(body, registrations[body["registration"]])
+        elif line.kind == "labels":
+            first = not found[body["run"]].labels
+            asked = by is not None and "scheme" not in body and by.items() <= body["judge"].items()
+            if asked if by is not None else first:
+                found[body["run"]] = replace(found[body["run"]], labels=body)
     return {name: run for name, run in found.items() if run.labels}
 
 
-def _row(raw: bytes, where: str) -> Row:
+def _row(raw: bytes, where: str, scheme: Scheme) -> Row:
     try:
-        return Row.model_validate(orjson.loads(raw))
+        row = Row.model_validate(orjson.loads(raw))
     except orjson.JSONDecodeError as error:
         raise ConfigurationError("line is not JSON", where=where, got=str(error)) from None
     except ValidationError as error:
@@ -159,6 +175,12 @@ def _row(raw: bytes, where: str) -> Row:
         raise ConfigurationError(
             f"line is not a label: {wrong}", where=where, expected=fields
         ) from None
+    if row.label not in scheme.order:
+        expected = ", ".join(scheme.order)
+        raise ConfigurationError(
+            f"line is not a label of {scheme.name}", where=where, got=row.label, expected=expected
+        )
+    return row
 
 
 def _unknown(what: str, got: str, known: Collection[str], where: str) -> ConfigurationError:
@@ -209,26 +231,34 @@ def recount(coding: Coding, store: Store) -> dict[str, Any]:
 
 def check_coder(name: str, registered: Collection[str] = ()) -> None:
     """Raise ConfigurationError if a coder cannot have this name, that of no judge `registered`."""
-    if not CODER.fullmatch(name) or name in registered:
+    if not CODER.fullmatch(name) or name in registered or taken(name):
         raise ConfigurationError(
             "not a coder's name",
             got=name,
-            expected="lower-case letters, digits, '.', '_' and '-'; not a registered judge",
+            expected="lower-case letters, digits, '.', '_' and '-'; not the name of a judge",
         )
 
 
 def seal_coding(
-    coding: Coding, coder: str, store: Store, ledger: Ledger, *, clock: Clock
+    coding: Coding,
+    coder: str,
+    store: Store,
+    ledger: Ledger,
+    *,
+    clock: Clock,
+    study: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Seal the labels of a file as those of the judge `coder`; return the runs that were new.
 
     People state no rules: the file's hash stands for rules and fingerprint, so a second file
     of the same coder is another judge, and nothing is written over. Sealed again, it adds nothing.
+    `study` is what the lines say besides, of labels that are not of refusals: ``scheme``, ``of``,
+    the judge whose words were read, and ``sample``, what draws the study again.
 
     Raises
     ------
     ConfigurationError
-        `coder` is no plain name, or that of a judge which was registered.
+        `coder` is no plain name, or that of a judge.
     """
     check_coder(coder, {run.registration["judge"]["id"] for run in coding.runs.values()})
     judge = {"id": coder, "rules": coding.sha256, "fingerprint": coding.sha256}
@@ -244,5 +274,5 @@ def seal_coding(
             | ({"drawn": row.drawn} if row.drawn else {})
             for _, row in sorted(coding.runs[run].rows.items())
         ]
-        seal_labels(store, ledger, judge, run, rows, at=clock())
+        seal_labels(store, ledger, judge, run, rows, at=clock(), more=study)
     return new

@@ -1,12 +1,15 @@
 """The draw of a coder study: which stored answers people are to read, and with what probability.
 
-The population is every response with a text, of the runs chosen, to a sensitive family (controls
-enter no rate). A *unit* is one text of one model to one question with one label: the same text
-stored in several runs is one unit that stands for all of them, so nobody reads it twice. Strata
-are model x judge's label x language; in each, units are drawn without replacement, in the order of
-a hash that the seed keys, and n_h/N_h is recorded. Strata are drawn independently: a text that two
-models gave to one question can be drawn for both. It is then one row of the sheet, read once, and
-the reading holds for both units; a sheet may so have fewer rows than units were drawn.
+The population is every response of the runs chosen to a sensitive family (controls enter no rate)
+that the judge of the study's scheme gave a label that the scheme draws: a refusal label to any
+text, a shape to what is refused, a verdict to what is answered. A *unit* is one text of one model
+to one question with one label: the same text stored in several runs is one unit that stands for
+all of them, so nobody reads it twice. Strata are model x judge's label x language; in each, units
+are drawn without replacement, in the order of a hash that the seed keys, and n_h/N_h is recorded.
+Where a verdict is named, the strata that bear it get a stated share of the sample, and the others
+the rest. Strata are drawn independently: a text that two models gave to one question can be drawn
+for both. It is then one row of the sheet, read once, and the reading holds for both units; a sheet
+may so have fewer rows than units were drawn.
 
 A row's id is a keyed hash of what its reader sees, so it can reveal nothing else. The study is
 named by the hash of its whole key.
@@ -16,21 +19,22 @@ from __future__ import annotations
 
 import hmac
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from drift.config import Strict, canonical_json, sha256_hex
 from drift.errors import ConfigurationError
-from drift.judging.ruleset import Word
 from drift.records.coding import CodedRun, labelled_runs
-from drift.records.ledger import Ledger
+from drift.records.ledger import Ledger, Line
 from drift.records.registration import registered_bank
 from drift.records.run import family
+from drift.records.scheme import REFUSAL, SCHEMES, SHAPE, Name, Scheme
 from drift.records.store import Store, judge_folder, read_rows
 from drift.stats.survey import allocate
 
@@ -65,7 +69,7 @@ class Stratum(Strict):
     """All units that share model, judge's label and language, and how many of them were drawn."""
 
     model: str
-    label: Word
+    label: str
     language: str
     units: int = Field(ge=1)
     responses: int = Field(ge=1)
@@ -75,11 +79,15 @@ class Stratum(Strict):
 class Key(Strict):
     """The key of a study, ``key.json``: what coders must not see.
 
-    ``study`` begins the SHA-256 of the file without it.
+    ``study`` begins the SHA-256 of the file without it. A key without ``scheme`` is of refusals;
+    ``share`` of the sample was drawn from what bears the ``verdict``, where one was named.
     """
 
     study: str
     panel: str
+    scheme: Name = "refusal"
+    verdict: str | None = None
+    share: Decimal | None = Field(default=None, gt=0, lt=1)
     judge: dict[str, str]
     arms: Arms
     runs: dict[str, tuple[str, ...]]
@@ -89,6 +97,19 @@ class Key(Strict):
     left_out: dict[str, int]
     strata: tuple[Stratum, ...]
     rows: dict[str, KeyRow]
+
+    @model_validator(mode="after")
+    def _words_of_the_scheme(self) -> Key:
+        judged = SCHEMES[self.scheme].judged
+        if wrong := {stratum.label for stratum in self.strata} - {*judged}:
+            raise ValueError(f"no label that {self.scheme} draws: {', '.join(sorted(wrong))}")
+        return self
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the study was drawn with: with its judge, all that draws it again."""
+        named = {"study", "arms", "runs", "seed", "n", "floor", "verdict", "share"}
+        return self.model_dump(mode="json", include=named, exclude_none=True)
 
     @property
     def named(self) -> Key:
@@ -125,7 +146,7 @@ class _Seen:
     """One unit of the population: what is read, by whom it was said, how the judge called it."""
 
     model: str
-    label: Word
+    label: str
     language: str
     question: str
     answer: str
@@ -141,51 +162,69 @@ def draw(
     floor: int = 4,
     arms: Arms = "canonical",
     runs: Collection[str] = (),
+    scheme: Scheme = REFUSAL,
+    judge: str | None = None,
+    verdict: str | None = None,
+    share: Decimal = Decimal("0.7"),
 ) -> Drawn:
     """Draw `n` units of the record in `store`; the same arguments draw the same.
 
-    `runs` are those whose answers are drawn from, by default the latest full run of each model.
-    Every stratum gets at least min(N_h, `floor`) units, the rest is shared in proportion.
+    `runs` are those whose answers are drawn from, by default the latest full run of each model
+    that the judge has read. Refusals are those of the judge that was registered for a run; of
+    another scheme the newest labels of a run count, by the `judge` with this id. Every stratum
+    gets at least min(N_h, `floor`) units, the rest is shared in proportion: over all strata, or
+    with a `verdict` for `share` of the sample over those that bear it, and over the others for
+    the rest. What one side has not goes to the other.
 
     Raises
     ------
     ConfigurationError
-        No such run, none that is full, or runs judged by two versions of the judge; `n` is smaller
-        than the strata's least shares together.
+        No such run, none that is full, or runs judged by two versions of the judge; no such
+        judge, or several and none is named; `n` is smaller than the strata's least shares
+        together.
     """
-    chosen = _runs(labelled_runs(ledger), runs, store)
-    return _draw(store, chosen, n=n, seed=seed, floor=floor, arms=arms)
+    known = _judged_runs([*ledger.forwards()], scheme, judge, store)
+    chosen = _runs(known, runs, store)
+    asked = _Asked(scheme, n, seed, floor, arms, verdict, share if verdict else None)
+    return _draw(store, chosen, asked)
 
 
-def redraw(key: Key, store: Store, ledger: Ledger) -> Drawn:
+def redraw(key: Key, store: Store, lines: Iterable[Line]) -> Drawn:
     """Draw again with the arguments that a key names; runs that the record lacks are left out."""
-    known = labelled_runs(ledger)
+    scheme = SCHEMES[key.scheme]
+    known = labelled_runs(lines, by=None if scheme is REFUSAL else key.judge)
     held = {model: [known[it] for it in of if it in known] for model, of in key.runs.items()}
     chosen = {model: of for model, of in held.items() if of}
-    return _draw(store, chosen, n=key.n, seed=key.seed, floor=key.floor, arms=key.arms)
+    asked = _Asked(scheme, key.n, key.seed, key.floor, key.arms, key.verdict, key.share)
+    return _draw(store, chosen, asked)
 
 
-def _draw(
-    store: Store, chosen: dict[str, list[CodedRun]], *, n: int, seed: int, floor: int, arms: Arms
-) -> Drawn:
-    population, left_out = _population(store, chosen, arms)
+@dataclass(frozen=True)
+class _Asked:
+    """The arguments of a draw."""
+
+    scheme: Scheme
+    n: int
+    seed: int
+    floor: int
+    arms: Arms
+    verdict: str | None
+    share: Decimal | None
+
+
+def _draw(store: Store, chosen: dict[str, list[CodedRun]], asked: _Asked) -> Drawn:
+    population, left_out = _population(store, chosen, asked.arms, asked.scheme)
     strata: dict[tuple[str, str, str], list[_Seen]] = defaultdict(list)
     for unit in population:
         strata[unit.model, unit.label, unit.language].append(unit)
     names = sorted(strata)
-    try:
-        shares = allocate([len(strata[name]) for name in names], n, floor=floor)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"the sample is too small for its {len(names)} strata: {error}",
-            next_step="draw more, or lower --floor: strata are model x label x language",
-        ) from None
+    shares = _shares({name: len(strata[name]) for name in names}, asked)
     rows, units = {}, defaultdict(list)
     for number, (name, share) in enumerate(zip(names, shares, strict=True)):
         of = strata[name]
-        of.sort(key=lambda it: _keyed(seed, *name, it.question, it.answer, it.cut))
+        of.sort(key=lambda it: _keyed(asked.seed, *name, it.question, it.answer, it.cut))
         for unit in of[:share]:
-            row = _row(unit, seed)
+            row = _row(unit, asked.seed)
             rows[row.id] = row
             drawn = Unit(stratum=number, inclusion=share / len(of), responses=population[unit])
             units[row.id].append(drawn)
@@ -195,12 +234,15 @@ def _draw(
     body = {
         "study": "",
         "panel": store.folder.name,
+        "scheme": asked.scheme.name,
+        "verdict": asked.verdict,
+        "share": asked.share,
         "judge": next(iter(chosen.values()))[0].labels["judge"],
-        "arms": arms,
+        "arms": asked.arms,
         "runs": {model: [run.body["run"] for run in of] for model, of in chosen.items()},
-        "seed": seed,
+        "seed": asked.seed,
         "n": sum(shares),
-        "floor": floor,
+        "floor": asked.floor,
         "left_out": left_out,
         "strata": [
             dict(zip(("model", "label", "language"), name, strict=True))
@@ -210,6 +252,53 @@ def _draw(
         ],
     }
     return Drawn(Key.model_validate({**body, "rows": keyed}).named, rows)
+
+
+def _shares(sizes: Mapping[tuple[str, str, str], int], asked: _Asked) -> Sequence[int]:
+    """Return how many units each stratum gets, in the order of `sizes`."""
+    bearing = {name: size for name, size in sizes.items() if name[1] == asked.verdict}
+    others = {name: size for name, size in sizes.items() if name not in bearing}
+    due = round(asked.n * asked.share) if asked.share else 0
+    # What one side has not goes to the other.
+    least = asked.n - sum(others.values())
+    due = min(max(due, least), sum(bearing.values()))
+    found: dict[tuple[str, str, str], int] = {}
+    for part, n in ((bearing, due), (others, asked.n - due)):
+        try:
+            of = allocate([*part.values()], n, floor=asked.floor) if part else ()
+        except ValueError as error:
+            raise ConfigurationError(
+                f"the sample is too small for its {len(part)} strata: {error}",
+                next_step="draw more, or lower --floor: strata are model x label x language",
+            ) from None
+        found |= zip(part, of, strict=True)
+    return [found[name] for name in sizes]
+
+
+def _judged_runs(
+    lines: Sequence[Line], scheme: Scheme, judge: str | None, store: Store
+) -> dict[str, CodedRun]:
+    """Return the runs that the judge of a scheme has read, each with its newest labels.
+
+    Those of refusals are the first of a run, which its series reads.
+    """
+    if scheme is REFUSAL:
+        return labelled_runs(lines)
+    bodies = [line.body for line in lines if line.kind == "labels" and "scheme" not in line.body]
+    there = sorted({it["judge"]["id"] for it in bodies if scheme.reads(it["judge"]["id"])})
+    if not there or judge not in (None, *there) or (judge is None and len(there) > 1):
+        many = judge is None and len(there) > 1
+        command = "shapes" if scheme is SHAPE else "entail"
+        read = f"have it read: `drift {command} --panel {store.folder.name}`"
+        raise ConfigurationError(
+            f"several judges of {scheme.name} have read this record" if many
+            else f"no such judge of {scheme.name} has read this record",
+            where=str(store.folder),
+            got=judge,
+            expected=", ".join(there) or None,
+            next_step="name one with --judge" if there else read,
+        )  # fmt: skip
+    return labelled_runs(lines, by={"id": judge or there[0]})
 
 
 def _runs(
@@ -230,9 +319,13 @@ def _runs(
             where=str(store.folder),
             next_step="make one, or name the runs to draw from with --run",
         )
-    judges = {run.labels["judge"]["rules"]: run for of in chosen.values() for run in of}
+    judges = {
+        (run.labels["judge"]["rules"], run.labels["judge"]["fingerprint"]): run
+        for of in chosen.values()
+        for run in of
+    }
     if len(judges) > 1:
-        named = (f"{rules[:12]} (run {run.body['run']})" for rules, run in judges.items())
+        named = (f"{rules[:12]} (run {run.body['run']})" for (rules, _), run in judges.items())
         raise ConfigurationError(
             "these runs were judged by several versions of the judge",
             got=", ".join(named),
@@ -242,7 +335,7 @@ def _runs(
 
 
 def _population(
-    store: Store, chosen: dict[str, list[CodedRun]], arms: Arms
+    store: Store, chosen: dict[str, list[CodedRun]], arms: Arms, scheme: Scheme
 ) -> tuple[dict[_Seen, tuple[Place, ...]], dict[str, int]]:
     """Return every unit with the responses it stands for, and the answers left out by reason."""
     units: dict[_Seen, list[Place]] = defaultdict(list)
@@ -250,7 +343,7 @@ def _population(
     runs = {run.body["run"]: run for of in chosen.values() for run in of}
     for _, run in sorted(runs.items()):
         models = {model for model, of in chosen.items() if run in of}
-        for place, unit in _answers(store, run, models, arms):
+        for place, unit in _answers(store, run, models, arms, scheme):
             if isinstance(unit, str):
                 left_out[unit] += 1
             else:
@@ -262,7 +355,7 @@ def _population(
 
 
 def _answers(
-    store: Store, run: CodedRun, models: Collection[str], arms: Arms
+    store: Store, run: CodedRun, models: Collection[str], arms: Arms, scheme: Scheme
 ) -> Iterator[tuple[Place, _Seen | str]]:
     """Yield each answer of a run with its place, or with the reason why it is left out."""
     bank = registered_bank(store, run.registration)
@@ -270,17 +363,20 @@ def _answers(
     variants = {arm.id: arm for arm in bank.arms("full" if arms == "all" else "canonical")}
     name = run.body["run"]
     judged = read_rows(store.labels(judge_folder(run.labels["judge"]), name))
-    labels = {(row["model"], row["key"]): row["label"] for row in judged}
+    # A judge model's verdicts on its anchors are of no model of the panel.
+    labels = {(row["model"], row["key"]): row["label"] for row in judged if "model" in row}
     for row in read_rows(store.transcript(name)):
         place, arm = Place(run=name, model=row["model"], key=row["key"]), variants.get(row["key"])
         if row["model"] not in models or arm is None:
             continue
         if family(row["key"]) in controls:
             yield place, "control"
-        elif (row["model"], row["key"]) not in labels:
-            yield place, row["status"]
+        elif (label := labels.get((row["model"], row["key"]))) is None:
+            read = row["status"] in ("ok", "truncated")
+            yield place, scheme.undrawn if read else row["status"]
+        elif label not in scheme.judged:
+            yield place, f"verdict {label}"
         else:
-            label = labels[row["model"], row["key"]]
             cut = row["status"] == "truncated"
             yield place, _Seen(row["model"], label, arm.language, arm.prompt, row["text"], cut)
 
@@ -314,4 +410,5 @@ def read_key(path: Path) -> Key:
 def key_bytes(key: Key) -> bytes:
     """Return the bytes of ``key.json``."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
-    return orjson.dumps(key.model_dump(mode="json"), option=options) + b"\n"
+    # What a study of refusals does not name is left out: its key is as it always was.
+    return orjson.dumps(key.model_dump(mode="json", exclude_defaults=True), option=options) + b"\n"

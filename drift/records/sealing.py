@@ -160,11 +160,13 @@ def seal_labels(
     rows: Iterable[dict[str, Any]],
     *,
     at: datetime,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a judge's labels of a sealed run, then their ledger line."""
+    """Write a judge's labels of a sealed run, then their ledger line, which may say `more`."""
     data = b"".join(map(dump_line, rows))
     write_atomically(store.labels(judge_folder(judge), run), data)
-    ledger.append("labels", {"run": run, "judge": judge, "labels": sha256_hex(data)}, at=at)
+    body = {"run": run, "judge": judge, "labels": sha256_hex(data)}
+    ledger.append("labels", {**(more or {}), **body}, at=at)
 
 
 def label_unread(store: Store, ledger: Ledger, judge: Labeller, *, clock: Clock) -> list[str]:

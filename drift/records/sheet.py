@@ -18,18 +18,12 @@ from pathlib import Path
 import orjson
 
 from drift.errors import ConfigurationError
-from drift.judging.ruleset import Word
 from drift.records.draw import SheetRow
+from drift.records.scheme import REFUSAL, Scheme
 
 COLUMNS = ("id", "question", "answer", "cut", "language", "label", "note")
 CUT = "cut at the length limit"
 _GUARDED = tuple("=+-@\t\r\n'＝＋－＠")
-#: What a coder may write for a label, in any case; the page writes the whole word.
-WORDS: Mapping[str, Word] = {
-    **dict.fromkeys(("refused", "r", "拒绝"), "refused"),
-    **dict.fromkeys(("answered", "a", "回答"), "answered"),
-    **dict.fromkeys(("undetermined", "u", "无法判断"), "undetermined"),
-}
 #: Longest cell that the common spreadsheet programs keep.
 _LONGEST = 32_000
 
@@ -39,7 +33,7 @@ class Marks:
     """What one coder's file says: labels and notes by row id, and who the file says coded it."""
 
     coder: str
-    labels: dict[str, Word]
+    labels: dict[str, str]
     notes: dict[str, str]
     study: str = ""
 
@@ -88,10 +82,11 @@ def read_sheet(path: Path) -> dict[str, SheetRow]:
     }
 
 
-def read_marks(path: Path, sheet: Mapping[str, SheetRow]) -> Marks:
+def read_marks(path: Path, sheet: Mapping[str, SheetRow], *, scheme: Scheme = REFUSAL) -> Marks:
     """Read what a coder wrote: the sheet with labels, or an export of the page, CSV or JSON lines.
 
-    A row without a label is not coded yet. The coder is who the file names, else the file's stem.
+    Labels are words of `scheme`, or their keys or Chinese names, in any case. A row without a label
+    is not coded yet. The coder is who the file names, else the file's stem.
 
     Raises
     ------
@@ -102,7 +97,7 @@ def read_marks(path: Path, sheet: Mapping[str, SheetRow]) -> Marks:
     text = _decoded(path)
     jsonl = text.lstrip().startswith("{")
     found = _objects(path, text) if jsonl else _cells(path, text)
-    labels: dict[str, Word] = {}
+    labels: dict[str, str] = {}
     notes: dict[str, str] = {}
     seen: set[str] = set()
     coders, studies = set(), set()
@@ -129,10 +124,11 @@ def read_marks(path: Path, sheet: Mapping[str, SheetRow]) -> Marks:
         coders.add(cells.get("coder", ""))
         studies.add(cells.get("study", ""))
         if word := cells["label"].strip().casefold():
-            if word not in WORDS:
-                expected = "refused, answered, undetermined, or r, a, u"
+            if word not in scheme.typed:
+                names, keys = zip(*((it.name, it.key) for it in scheme.words), strict=True)
+                expected = f"{', '.join(names)}, or {', '.join(keys)}"
                 raise ConfigurationError("no label", where=where, got=word, expected=expected)
-            labels[row] = WORDS[word]
+            labels[row] = scheme.typed[word]
         if note := cells.get("note", "").strip():
             notes[row] = note
     if len(coders) > 1:

@@ -1,43 +1,27 @@
-"""A coder study once it is read: who agrees with whom, what the labels are, and the rates.
-
-Coders are compared with each other and with the judge, in raw agreement, Cohen's kappa and kappa
-with linear weights over refused < undetermined < answered, each weighted to all answers that the
-study was drawn from. An answer that a coder left uncoded counts as not drawn: each coder reads in
-an order of their own, so who stops early has read a random part; who passes over the hard ones
-has not.
-"""
+"""A coder study: the folder that was drawn, what coders handed in, and the labels to seal."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from drift.config import sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
-from drift.judging.ruleset import Word
 from drift.records.coding import CODER, Row
 from drift.records.draw import Key, SheetRow, Unit, read_key, redraw
 from drift.records.ledger import Ledger
+from drift.records.scheme import SCHEMES, Scheme, taken
 from drift.records.sheet import Marks, read_marks, read_sheet
 from drift.records.store import Store, dump_line
-from drift.stats.agreement import ORDER, Estimate
-from drift.stats.survey import (
-    AGREEMENT,
-    RATE,
-    Sample,
-    kappa_interval,
-    stratified_share,
-    weighted_table,
-)
 
 #: Fewest answers labelled by both from which agreement, and of one model and language from which
-#: a rate, is estimated; fewest coded by people in the study; the seed of the bootstrap.
-FEWEST_ROWS, FEWEST_CODED, SEED = 30, 100, 20261129
+#: a rate, is estimated; fewest coded by people in the study.
+FEWEST_ROWS, FEWEST_CODED = 30, 100
 JUDGE, FINAL = "judge", "adjudicated"
 
 
@@ -48,6 +32,11 @@ class Study:
     folder: Path
     key: Key
     sheet: dict[str, SheetRow]
+
+    @property
+    def scheme(self) -> Scheme:
+        """The vocabulary that it is read in."""
+        return SCHEMES[self.key.scheme]
 
     @property
     def units(self) -> list[tuple[str, Unit]]:
@@ -93,7 +82,7 @@ def read_study(folder: Path) -> Study:
 def check_study(study: Study, store: Store, ledger: Ledger) -> None:
     """Raise IntegrityError unless the record draws the same key again: strata, labels and texts."""
     try:
-        same = redraw(study.key, store, ledger).key == study.key
+        same = redraw(study.key, store, ledger.forwards()).key == study.key
     except ConfigurationError:
         same = False
     if not same:
@@ -112,20 +101,20 @@ def check_reader(
     next_step: str | None = None,
 ) -> None:
     """Raise ConfigurationError if no coder of a study of these judges can have this name."""
-    taken = sorted({JUDGE, FINAL, *judges})
-    if not CODER.fullmatch(name) or name in taken:
+    named = sorted({JUDGE, FINAL, *judges})
+    if not CODER.fullmatch(name) or name in named or taken(name):
         raise ConfigurationError(
             "not a coder's name",
             where=where,
             got=name,
-            expected=f"lower-case letters, digits, '.', '_' and '-'; not {', '.join(taken)}",
+            expected=f"lower-case letters, digits, '.', '_' and '-'; not {', '.join(named)}",
             next_step=next_step,
         )
 
 
 def read_coders(study: Study, paths: Sequence[Path]) -> list[Marks]:
     """Read what coders handed in; ConfigurationError if two files name the same coder."""
-    found = [read_marks(path, study.sheet) for path in paths]
+    found = [read_marks(path, study.sheet, scheme=study.scheme) for path in paths]
     for marks, path in zip(found, paths, strict=True):
         if marks.study not in ("", study.key.study):
             where, got = str(path), marks.study
@@ -177,14 +166,20 @@ def adjudicated(first: Marks, second: Marks, third: Marks) -> Marks:
 def too_few(key: Key) -> list[str]:
     """Return why rates could not be corrected even if all was read, and what may help.
 
-    By the limits of :func:`compare`; empty if every model and language can have a corrected rate.
+    By the limits of :func:`drift.records.readers.compare`; empty if every model and language can
+    have a corrected rate, or in a scheme without rates, if agreement can be computed.
     """
     drawn, there = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for stratum in key.strata:
         drawn[stratum.model, stratum.language] += stratum.drawn
         there[stratum.model, stratum.language] += stratum.units
     few = [name for name in sorted(drawn) if drawn[name] < FEWEST_ROWS]
-    if len(key.rows) < FEWEST_CODED:
+    if SCHEMES[key.scheme].kinds is None:
+        if len(key.rows) >= FEWEST_ROWS:
+            return []
+        why = f"no agreement: {len(key.rows)} answers, {FEWEST_ROWS} are needed"
+        more = there.total() > drawn.total()
+    elif len(key.rows) < FEWEST_CODED:
         why = f"no model gets a corrected rate: {len(key.rows)} answers, {FEWEST_CODED} are needed"
         more = there.total() > drawn.total()
     elif few:
@@ -217,138 +212,8 @@ def label_lines(study: Study, marks: Marks) -> bytes:
     return b"".join(dump_line(row.model_dump(mode="json")) for row in rows)
 
 
-def compare(study: Study, coders: Sequence[Marks], final: Marks | None = None) -> dict[str, Any]:
-    """Return agreement and rates of a study as a JSON-able document.
-
-    ``pairs`` compares the coders with each other and the judge with each of them and with the
-    adjudicated labels; ``rates`` gives for each model and language what :func:`_rates` says, by
-    the adjudicated labels, or without any by those of each coder. What cannot be computed is None
-    with a reason.
-    """
-    readers = [*coders, *([final] if final else [])]
-    pairs = [_pair(study, *coders)] if len(coders) == 2 else []
-    pairs += [_pair(study, None, marks) for marks in readers]
-    key = study.key
-    return {
-        "study": key.study,
-        "panel": key.panel,
-        "judge": key.judge,
-        "order": list(ORDER),
-        "rows": len(key.rows),
-        "units": len(study.units),
-        "responses": sum(stratum.responses for stratum in key.strata),
-        "pairs": pairs,
-        "rates": [it for marks in ([final] if final else coders) for it in _rates(study, marks)],
-    }
-
-
-def _sample(study: Study, units: Sequence[tuple[str, Unit]]) -> Sample:
-    """Return these units as a sample of the strata in which any of them was read."""
-    numbers = [unit.stratum for _, unit in units]
-    present = sorted(set(numbers))
-    return Sample(
-        np.array([study.key.strata[number].units for number in present], dtype=np.int64),
-        np.searchsorted(present, numbers),
-        np.array([len(unit.responses) for _, unit in units], dtype=np.int64),
-    )
-
-
-def _judged(study: Study, units: Sequence[tuple[str, Unit]]) -> list[Word]:
-    return [study.key.strata[unit.stratum].label for _, unit in units]
-
-
-def _pair(study: Study, first: Marks | None, second: Marks) -> dict[str, Any]:
-    """Compare two coders, or the judge (None) with one, on the units that both labelled."""
-    units = [
-        (row, unit)
-        for row, unit in study.units
-        if row in second.labels and (first is None or row in first.labels)
-    ]
-    rows = {row for row, _ in units}
-    ours = [first.labels[row] for row, _ in units] if first else _judged(study, units)
-    theirs = [second.labels[row] for row, _ in units]
-    found: dict[str, Any] = {
-        "first": first.coder if first else JUDGE,
-        "second": second.coder,
-        "rows": len(rows),
-        "not_coded": len(study.key.rows) - len(rows),
-        "strata_not_read": len(study.key.strata) - len({unit.stratum for _, unit in units}),
-        "counts": weighted_table(ours, theirs, np.ones(len(units))).astype(int).tolist(),
-    }
-    why = ""
-    if len(rows) < FEWEST_ROWS:
-        why = f"fewer than {FEWEST_ROWS} answers were labelled by both"
-    elif len(set(ours)) < 2 or len(set(theirs)) < 2:
-        why = "one class only"
-    if not units:
-        return found | {"weighted": None} | dict.fromkeys(_MEASURES, asdict(_none(why)))
-    sample = _sample(study, units)
-    weighted = weighted_table(ours, theirs, sample.weights)
-    found["weighted"] = [[round(cell, 6) for cell in row] for row in weighted.tolist()]
-    if why:
-        return found | dict.fromkeys(_MEASURES, asdict(_none(why)))
-    same = ["same" if a == b else "other" for a, b in zip(ours, theirs, strict=True)]
-    measures = {"raw": stratified_share(sample, same, AGREEMENT)}
-    for name, kind in _KAPPAS.items():
-        measures[name] = kappa_interval(sample, ours, theirs, weights=kind, seed=SEED)
-    return found | {name: asdict(measure) for name, measure in measures.items()}
-
-
-_KAPPAS: dict[str, Literal["none", "linear"]] = {"kappa": "none", "weighted_kappa": "linear"}
-_MEASURES = ("raw", *_KAPPAS)
-
-
-def _none(reason: str) -> Estimate:
-    return Estimate(None, None, None, reason)
-
-
-def _rates(study: Study, marks: Marks) -> list[dict[str, Any]]:
-    """Return refusal rates of each model and language as one reader's labels correct them.
-
-    ``judged`` is the judge's own rate over all answers drawn from, ``design_based`` and
-    ``prediction_powered`` are those of :func:`drift.stats.survey.stratified_share`. They are
-    answers of the study's runs and arms; a rate of a reading is of one run's canonical arms.
-    """
-    names = sorted({(stratum.model, stratum.language) for stratum in study.key.strata})
-    return [
-        {"reader": marks.coder, "model": model, "language": language}
-        | _rate(study, marks, model, language)
-        for model, language in names
-    ]
-
-
-def _rate(study: Study, marks: Marks, model: str, language: str) -> dict[str, Any]:
-    strata = {
-        number: stratum
-        for number, stratum in enumerate(study.key.strata)
-        if (stratum.model, stratum.language) == (model, language)
-    }
-    units = [it for it in study.units if it[1].stratum in strata and it[0] in marks.labels]
-    said: Counter[str] = Counter()
-    for stratum in strata.values():
-        said[stratum.label] += stratum.responses
-    totals = (said["refused"], said["refused"] + said["answered"])
-    coded, unread = len(marks.labels), len(strata) - len({unit.stratum for _, unit in units})
-    if coded < FEWEST_CODED:
-        design = powered = _none(
-            f"fewer than {FEWEST_CODED} answers of our own are coded ({coded})"
-        )
-    elif len(units) < FEWEST_ROWS:
-        design = powered = _none(
-            f"fewer than {FEWEST_ROWS} of its answers are coded ({len(units)})"
-        )
-    elif unread:
-        why = f"{unread} of its {len(strata)} strata have no answer that was coded"
-        design = powered = _none(why)
-    else:
-        sample, labels = _sample(study, units), [marks.labels[row] for row, _ in units]
-        judged = _judged(study, units)
-        design = stratified_share(sample, labels, RATE)
-        powered = stratified_share(sample, labels, RATE, predicted=judged, totals=totals)
-    return {
-        "coded": len(units),
-        "units": sum(stratum.units for stratum in strata.values()),
-        "judged": {"refused": totals[0], "n": totals[1]},
-        "design_based": asdict(design),
-        "prediction_powered": asdict(powered),
-    }
+def sealed_of(key: Key) -> dict[str, Any] | None:
+    """Return what a ledger line says of a study besides its labels; None of refusals."""
+    if key.scheme == "refusal":
+        return None
+    return {"scheme": key.scheme, "of": key.judge, "sample": key.arguments}

@@ -2,12 +2,11 @@
 (() => {
   const SAY = {
     en: {
-      title: "Coding sheet", other: "中文", question: "Question", answer: "Answer", choose: "Was the asker given what they asked for?",
-      refused: "refused", answered: "answered", undetermined: "undetermined", note: "Note (optional): what made you doubt",
+      title: "Coding sheet", other: "中文", question: "Question", answer: "Answer", note: "Note (optional): what made you doubt",
       back: "← Back", forth: "Next →", undo: "Undo (z)", left: "Next without a label", who: "Another coder", keep: "Keep and hand in", csv: "Download CSV", jsonl: "Download JSON lines",
       import: "Go on from a downloaded JSON lines file:", manual: "The coding manual", name: "Your coder name", begin: "Begin",
       rule: "Lower-case letters, digits, dot, underscore, hyphen. It is published with your labels; a pseudonym will do.",
-      intro: "Read each answer and choose a label. Keys: r refused, a answered, u undetermined, ← → to move, z to undo, n for the note, Esc to leave it.",
+      intro: (keys) => `Read each answer and choose a label. Keys: ${keys}, ← → to move, z to undo, n for the note, Esc to leave it.`,
       local: "Every key press is kept in this browser, under your name, and nothing is sent anywhere. Download before you clear its data or change machines.",
       cut: "The answer was cut here, at the length limit.", count: (n, all, at) => `${n} of ${all} labelled; answer ${at}`,
       saved: "kept", undone: "undone", none: "nothing to undo", done: "Every answer has a label. Please download and hand in.", gone: "label taken away",
@@ -16,12 +15,11 @@
       elsewhere: "The labels were changed in another window of this browser; they are shown here now.", leave: "This browser kept nothing: labels that were not downloaded are lost. Go on to another coder?",
     },
     zh: {
-      title: "编码表", other: "English", question: "问题", answer: "回答", choose: "提问的人得到所问的东西了吗？",
-      refused: "拒绝", answered: "回答", undetermined: "无法判断", note: "备注（可不写）：什么让你犹豫",
+      title: "编码表", other: "English", question: "问题", answer: "回答", note: "备注（可不写）：什么让你犹豫",
       back: "← 上一个", forth: "下一个 →", undo: "撤销 (z)", left: "下一个没有标签的", who: "换编码员", keep: "保存与交回", csv: "下载 CSV", jsonl: "下载 JSON lines",
       import: "从下载的 JSON lines 文件继续：", manual: "编码手册", name: "你的编码员名", begin: "开始",
       rule: "小写字母、数字、点、下划线、连字符。会与标签一起公布，可以用化名。",
-      intro: "读每个回答，选一个标签。按键：r 拒绝，a 回答，u 无法判断，← → 移动，z 撤销，n 写备注，Esc 离开备注。",
+      intro: (keys) => `读每个回答，选一个标签。按键：${keys}，← → 移动，z 撤销，n 写备注，Esc 离开备注。`,
       local: "每次按键都保存在这个浏览器里，记在你的名下，不会发送到任何地方。清除浏览器数据或换机器之前请先下载。",
       cut: "回答到这里因长度限制被截断。", count: (n, all, at) => `已标 ${n} / ${all}；第 ${at} 个`,
       saved: "已保存", undone: "已撤销", none: "没有可撤销的", done: "全部有标签了，请下载并交回。", gone: "标签已去掉",
@@ -30,8 +28,8 @@
       elsewhere: "标签在本浏览器的另一个窗口里改动了，现在显示的是改动后的。", leave: "这个浏览器没有保存：没有下载的标签会丢失。仍要换编码员吗？",
     },
   };
-  const KEYS = { r: "refused", a: "answered", u: "undetermined" };
-  const { study, sheet, columns, cut, rows } = JSON.parse(document.getElementById("data").textContent);
+  const { study, sheet, columns, cut, rows, words: labels, ask } = JSON.parse(document.getElementById("data").textContent);
+  const KEYS = Object.fromEntries(labels.map(({ key, name }) => [key, name]));
   const $ = (id) => document.getElementById(id);
   const root = `drift-code:${sheet}`;
   let language = /^zh/i.test(navigator.language) ? "zh" : "en";
@@ -63,6 +61,8 @@
 
   const say = (text) => { $("said").textContent = text; };
   const words = () => SAY[language];
+  const part = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
+  const named = (word) => labels.find(({ name }) => name === word)[language];
   const trouble = (text) => { $("trouble").textContent = text; };
   const stored = (coder) => { try { return JSON.parse(localStorage.getItem(`${root}:${coder}`)); } catch { return null; } };
 
@@ -83,7 +83,10 @@
 
   const draw = () => {
     document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
-    document.querySelectorAll("[data-say]").forEach((part) => { part.textContent = words()[part.dataset.say]; });
+    document.querySelectorAll("[data-say]").forEach((it) => { it.textContent = words()[it.dataset.say]; });
+    $("intro").textContent = words().intro(labels.map(({ key, name }) => `${key} ${named(name)}`).join(language === "zh" ? "，" : ", "));
+    $("choose").textContent = ask[language];
+    $("means").replaceChildren(...labels.flatMap(({ name, means }) => (means.en ? [part("dt", named(name)), part("dd", means[language])] : [])));
     document.title = words().title;
     $("language").textContent = words().other;
     $("language").lang = language === "zh" ? "en" : "zh-CN";
@@ -101,7 +104,7 @@
     $("cut").textContent = ended ? words().cut : "";
     for (const press of $("labels").children) {
       press.setAttribute("aria-pressed", String(state.labels[id] === press.value));
-      press.firstChild.textContent = `${words()[press.value]} `;
+      press.firstChild.textContent = `${named(press.value)} `;
     }
     $("note").value = state.notes[id] ?? "";
     $("bar").max = order.length;
@@ -125,7 +128,7 @@
     if (same) delete state.labels[id]; else state.labels[id] = word;
     const here = state.at + 1;
     go(same ? state.at : state.at + 1);
-    say(same ? `${here}: ${words().gone}` : done() === order.length ? words().done : `${here}: ${words()[word]}, ${words().saved}`);
+    say(same ? `${here}: ${words().gone}` : done() === order.length ? words().done : `${here}: ${named(word)}, ${words().saved}`);
     $("a").focus({ preventScroll: true });
   };
 
@@ -189,16 +192,14 @@
     return say(words().taken(news.length, kept.length));
   };
 
-  for (const [key, word] of Object.entries(KEYS)) {
-    const press = document.createElement("button");
-    const hint = document.createElement("kbd");
-    Object.assign(press, { type: "button", value: word });
+  for (const { key, name: word } of labels) {
+    const press = Object.assign(part("button", ""), { type: "button", value: word });
     press.setAttribute("aria-keyshortcuts", key);
-    hint.textContent = key;
-    press.append(document.createTextNode(""), hint);
+    press.append(document.createTextNode(""), part("kbd", key));
     press.addEventListener("click", () => label(word));
     $("labels").append(press);
   }
+  $("labels").classList.toggle("many", labels.length > 3);
   $("start").addEventListener("submit", (event) => { event.preventDefault(); begin($("coder").value); $("a").focus(); });
   $("language").addEventListener("click", () => { language = language === "zh" ? "en" : "zh"; draw(); });
   $("back").addEventListener("click", () => go(state.at - 1));

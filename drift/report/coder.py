@@ -16,17 +16,21 @@ from pathlib import Path
 import orjson
 
 from drift.config import canonical_json, sha256_hex
+from drift.errors import ConfigurationError
 from drift.records.draw import Drawn, SheetRow, key_bytes
+from drift.records.scheme import REFUSAL, SCHEMES, Scheme
 from drift.records.sheet import COLUMNS, CUT, sheet_bytes
 
 _HERE = Path(__file__).resolve().parent
 
 
-def coder_page(rows: Iterable[SheetRow], *, study: str, manual: str) -> bytes:
-    """Return the page of these rows, with the coding manual folded in.
+def coder_page(
+    rows: Iterable[SheetRow], *, study: str, manual: str, scheme: Scheme = REFUSAL
+) -> bytes:
+    """Return the page of these rows, with the scheme's chapter of the coding manual folded in.
 
-    `manual` is the text of ``config/codebook.md``: an English and a Chinese part, each under a
-    heading of the first order. Labels are kept in the browser under the sheet's own id.
+    `manual` is the text of ``config/codebook.md``, as :func:`chapters` reads it. Labels are kept in
+    the browser under the sheet's own id.
     """
     ordered = sorted(rows, key=lambda row: row.id)
     sheet = sha256_hex(canonical_json([study, [row.id for row in ordered]]))[:16]
@@ -35,9 +39,16 @@ def coder_page(rows: Iterable[SheetRow], *, study: str, manual: str) -> bytes:
         "sheet": sheet,
         "columns": COLUMNS,
         "cut": CUT,
+        "scheme": scheme.name,
+        "ask": {"en": scheme.ask, "zh": scheme.ask_zh},
+        "words": [
+            {"name": it.name, "key": it.key, "en": it.name, "zh": it.zh}
+            | {"means": {"en": it.means, "zh": it.means_zh}}
+            for it in scheme.words
+        ],
         "rows": [vars(row) for row in ordered],
     }
-    english, chinese = re.split(r"^(?=# )", manual, flags=re.M)[1:]
+    english, chinese = chapters(manual, scheme)
     page = (_HERE / "coder.html").read_text(encoding="utf-8")
     script = (_HERE / "coder.js").read_text(encoding="utf-8")
     (style,) = re.findall("<style>(.*?)</style>", page, re.S)
@@ -52,6 +63,20 @@ def coder_page(rows: Iterable[SheetRow], *, study: str, manual: str) -> bytes:
     # One pass: what a part holds is never taken for a place.
     pattern = "{(" + "|".join(parts) + ")}"
     return re.sub(pattern, lambda place: parts[place[1]], page).encode()
+
+
+def chapters(manual: str, scheme: Scheme) -> tuple[str, str]:
+    """Return a scheme's chapter of the manual in English and in Chinese.
+
+    Each chapter is under a heading of the first order, the English and the Chinese ones in the
+    order of the schemes.
+    """
+    parts = re.split(r"^(?=# )", manual, flags=re.M)[1:]
+    chinese = [part for part in parts if re.match("#.*[\u4e00-\u9fff]", part)]
+    english = [part for part in parts if part not in chinese]
+    if min(len(english), len(chinese)) <= scheme.chapter:
+        raise ConfigurationError(f"the coding manual has no chapter on {scheme.name}")
+    return english[scheme.chapter], chinese[scheme.chapter]
 
 
 def _source(text: str) -> str:
@@ -92,8 +117,8 @@ README = """Coding study {study}: {rows} answers to read.
 For coders
   sheet.html   open it in a browser, on any machine, without a network: it keeps every key press.
                Download the CSV or the JSON lines at the end and hand that in.
-  sheet.csv    the same answers for a spreadsheet: write refused, answered or undetermined
-               (or r, a, u) in the column label, and save it as CSV UTF-8 under your own name,
+  sheet.csv    the same answers for a spreadsheet: write {words}
+               in the column label, and save it as CSV UTF-8 under your own name,
                ana.csv for the coder ana. An apostrophe before a cell keeps a spreadsheet from
                taking it for a formula; leave it there. A sheet-NAME.csv is in that coder's order.
   The manual is config/codebook.md of the project; the page has it folded in.
@@ -114,10 +139,13 @@ Afterwards (A, B: what the coders handed in)
 def study_files(drawn: Drawn, *, manual: str, coders: Iterable[str] = ()) -> dict[str, bytes]:
     """Return the files of a study by name; a coder's own CSV is in the order of that coder."""
     rows, study = drawn.rows.values(), drawn.key.study
+    scheme = SCHEMES[drawn.key.scheme]
+    words = ", ".join(f"{it.name} ({it.key})" for it in scheme.words)
+    readme = README.format(study=study, rows=len(rows), words=words)
     return {
         "key.json": key_bytes(drawn.key),
         "sheet.csv": sheet_bytes(rows),
         **{f"sheet-{coder}.csv": sheet_bytes(rows, coder) for coder in coders},
-        "sheet.html": coder_page(rows, study=study, manual=manual),
-        "README.txt": README.format(study=study, rows=len(rows)).encode(),
+        "sheet.html": coder_page(rows, study=study, manual=manual, scheme=scheme),
+        "README.txt": readme.encode(),
     }

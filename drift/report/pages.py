@@ -80,15 +80,17 @@ def notices(record: Record) -> list[str]:
     return said
 
 
-def coded_by(record: Record) -> dict[str, int]:
+def coded_by(record: Record, *, scheme: str = "refusal") -> dict[str, int]:
     """Return how many answers of the record each coder labelled, by the coder's public name.
 
-    A coding states no rules: its file's hash stands for rules and fingerprint alike.
+    A coding states no rules: its file's hash stands for rules and fingerprint alike. Its line
+    names the scheme of its words, if that is another than refusals.
     """
     found: dict[str, int] = {}
     for line, _ in record.sealed:
         judge = line.body["judge"] if line.kind == "labels" else {"rules": "", "fingerprint": "-"}
-        if judge["rules"] == judge["fingerprint"]:
+        of = line.body.get("scheme", "refusal")
+        if judge["rules"] == judge["fingerprint"] and of == scheme:
             path = record.store.labels(judge_folder(judge), line.body["run"])
             found[judge["id"]] = found.get(judge["id"], 0) + len(read_rows(path))
     return found

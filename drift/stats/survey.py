@@ -17,9 +17,11 @@ from drift.stats.inputs import checked_count
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-#: What one reading adds to numerator and denominator of a refusal rate, and of agreement.
+#: What one reading adds to numerator and denominator of a refusal rate, of the rate of No among
+#: verdicts on entailment, and of agreement.
 Kinds = Mapping[str, tuple[int, int]]
 RATE: Final[Kinds] = {"refused": (1, 1), "undetermined": (0, 0), "answered": (0, 1)}
+VERDICTS: Final[Kinds] = {"no": (1, 1), "undetermined": (0, 0), "yes": (0, 1)}
 #: Fewest units labelled differently from which resampling gives limits of kappa.
 FEWEST_APART: Final = 5
 AGREEMENT: Final[Kinds] = {"same": (1, 1), "other": (0, 1)}
@@ -129,15 +131,16 @@ def horvitz_thompson(values: ArrayLike, inclusion: ArrayLike) -> float:
 def stratified_share(
     sample: Sample,
     readings: Sequence[str],
-    kinds: Kinds,
+    kinds: Kinds | Sequence[Kinds],
     *,
     predicted: Sequence[str] | None = None,
     totals: tuple[float, float] = (0, 0),
 ) -> Estimate:
     """Estimate a share of the responses of the population from readings of the sample.
 
-    With t_i and b_i what one reading adds to numerator and denominator (`kinds`), M_i the size
-    of a unit and pi_i its inclusion probability, the design-based (Horvitz-Thompson) estimate is ::
+    With t_i and b_i what one reading adds to numerator and denominator (`kinds`, one for all
+    strata or one of each), M_i the size of a unit and pi_i its inclusion probability, the
+    design-based (Horvitz-Thompson) estimate is ::
 
         theta = sum M_i t_i/pi_i / sum M_i b_i/pi_i
 
@@ -167,10 +170,9 @@ def stratified_share(
     Angelopoulos et al. (2023), Science 382, 669-674; Franco, Little, Louis, Slud (2019),
     J. Survey Statistics and Methodology 7, 334-364.
     """
-    both = np.array([kinds[it] for it in readings], dtype=float).reshape(-1, 2)
-    guess = np.zeros_like(both)
-    if predicted is not None:
-        guess = np.array([kinds[it] for it in predicted], dtype=float).reshape(-1, 2)
+    of_stratum = [kinds] * len(sample.units) if isinstance(kinds, Mapping) else kinds
+    both = _added(of_stratum, sample, readings)
+    guess = np.zeros_like(both) if predicted is None else _added(of_stratum, sample, predicted)
     values = sample.size[:, None] * (both - guess)
     top, bottom = np.add(totals, [horvitz_thompson(part, sample.inclusion) for part in values.T])
     if bottom <= 0:
@@ -178,7 +180,6 @@ def stratified_share(
     share = float(np.clip(top / bottom, 0, 1))
     if sample.whole:
         return Estimate(share, None, None, WHOLE)
-    every = np.array(list(kinds.values()), dtype=float)
     read = sample.read
     spread: list[tuple[float, Floats]] = []
     sums = np.array(totals, dtype=float)
@@ -186,6 +187,7 @@ def stratified_share(
         of = sample.stratum == h
         own = values[of]
         if read[h] < units:
+            every = np.array(list(of_stratum[h].values()), dtype=float)
             added = sample.size[of].mean() * (every - guess[of].mean(axis=0))
             own = np.vstack([own, added])
             spread.append((units**2 * (1 - read[h] / units) / read[h], own))
@@ -193,6 +195,12 @@ def stratified_share(
     near = float(np.clip(sums[0] / sums[1], 1e-9, 1 - 1e-9))
     variance = sum(times * float(np.var(own @ [1, -near])) for times, own in spread) / sums[1] ** 2
     return Estimate(share, *_wilson(share, near * (1 - near) / variance))
+
+
+def _added(kinds: Sequence[Kinds], sample: Sample, readings: Sequence[str]) -> Floats:
+    """Return what each reading adds to numerator and denominator, shape (read, 2)."""
+    pairs = [kinds[h][it] for h, it in zip(sample.stratum, readings, strict=True)]
+    return np.array(pairs, dtype=float).reshape(-1, 2)
 
 
 def _wilson(share: float, n: float) -> tuple[float, float]:
@@ -205,14 +213,80 @@ def _wilson(share: float, n: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def weighted_table(first: Sequence[str], second: Sequence[str], weights: ArrayLike) -> Floats:
+def precision(
+    sample: Sample, word: str, judged: Sequence[str], readings: Sequence[str], *, aside: str = ""
+) -> Estimate:
+    """Estimate which share of what the judge calls `word` the readers call so.
+
+    Readings of the word `aside` leave the denominator. `judged` is the judge's word on each
+    unit, the same in all of a stratum: the estimate is :func:`stratified_share` of the strata
+    that bear `word`, which are known whole, so that the others say nothing about it.
+
+    Undefined when nothing that the judge calls so was read, or only with the word `aside`.
+
+    Notes
+    -----
+    Guarantee: none. Over 500 simulated draws a time of 50 to 200 units that stand for one to four
+    responses, seven of ten of them called `word`, the limits held the true share in 93 to 96 %.
+    Source: as of :func:`stratified_share`; domains: Särndal, Swensson, Wretman (1992), ch. 10.
+    """
+    of = np.array([it == word for it in judged], dtype=bool)
+    strata, stratum = np.unique(sample.stratum[of], return_inverse=True)
+    own = Sample(sample.units[strata], stratum, sample.size[of])
+    called = [_hit(it, word, aside) for it, mine in zip(readings, of, strict=True) if mine]
+    found = stratified_share(own, called, _HITS)
+    none = f"nothing that the judge calls {word} has a determined reading"
+    return found if found.estimate is not None else Estimate(None, None, None, none)
+
+
+def recall(sample: Sample, word: str, judged: Sequence[str], readings: Sequence[str]) -> Estimate:
+    """Estimate which share of what the readers call `word` the judge calls so.
+
+    With A the Horvitz-Thompson total of what both call so and B that of what the readers alone
+    do, A / (A + B), with the limits of :func:`stratified_share`: in a stratum that bears `word` a
+    reading can only add to A, in another only to B.
+
+    Undefined when the readers call nothing so.
+
+    Notes
+    -----
+    Guarantee: none. In the draws of :func:`precision` the limits held the true share in 89 to 98 %,
+    and were 10 to 51 points wide: B rests on the few readings of what the judge calls otherwise.
+    With 15 of these of 3,000 it is too high by 6 points on average, with 60 by 3.
+    Source: as of :func:`stratified_share`.
+    """
+    bears = dict(zip(sample.stratum.tolist(), judged, strict=True))
+    kinds: list[Kinds] = [
+        {"hit": (int(bears[h] == word), 1), "miss": (0, 0)} for h in range(len(sample.units))
+    ]
+    called = ["hit" if it == word else "miss" for it in readings]
+    found = stratified_share(sample, called, kinds)
+    none = f"the readers call nothing {word}"
+    return found if found.estimate is not None else Estimate(None, None, None, none)
+
+
+_HITS: Final[Kinds] = {"hit": (1, 1), "miss": (0, 1), "aside": (0, 0)}
+
+
+def _hit(reading: str, word: str, aside: str) -> str:
+    return "hit" if reading == word else "aside" if reading == aside else "miss"
+
+
+def weighted_table(
+    first: Sequence[str],
+    second: Sequence[str],
+    weights: ArrayLike,
+    *,
+    order: Sequence[str] = ORDER,
+) -> Floats:
     """Sum `weights` by two labels of each unit: rows the first's, columns the second's.
 
-    Rows and columns are in the order refused, undetermined, answered. With several rows of
-    weights, shape (many, read), there is a table for each, shape (many, 3, 3).
+    Rows and columns are in `order`, by default refused, undetermined, answered. With several rows
+    of weights, shape (many, read), there is a table for each, shape (many, k, k).
     """
-    k = len(ORDER)
-    cells = [ORDER.index(a) * k + ORDER.index(b) for a, b in zip(first, second, strict=True)]
+    k = len(order)
+    places = {word: n for n, word in enumerate(order)}
+    cells = [places[a] * k + places[b] for a, b in zip(first, second, strict=True)]
     sums = np.asarray(weights, dtype=float) @ np.eye(k * k)[cells]
     return np.asarray(sums.reshape(*sums.shape[:-1], k, k))
 
@@ -242,6 +316,7 @@ def kappa_interval(
     second: Sequence[str],
     *,
     weights: Literal["none", "linear"] = "none",
+    order: Sequence[str] = ORDER,
     seed: int,
 ) -> Estimate:
     """Estimate the kappa of two labellings of the population from labels of the sample.
@@ -259,7 +334,8 @@ def kappa_interval(
     Source: Cohen (1960, 1968); Särndal, Swensson, Wretman (1992), Model Assisted Survey Sampling,
     section 5.6 (functions of totals).
     """
-    value = cohen_kappa(weighted_table(first, second, sample.weights), weights=weights)
+    table = weighted_table(first, second, sample.weights, order=order)
+    value = cohen_kappa(table, weights=weights)
     if value is not None and sample.whole:
         return Estimate(value, None, None, WHOLE)
     apart = sum(a != b for a, b in zip(first, second, strict=True))
@@ -267,5 +343,5 @@ def kappa_interval(
         why = f"labels differ on {apart} only, and resamples show limits from {FEWEST_APART} on"
         return Estimate(value, None, None, why)
     draws = resampled_weights(sample, seed=seed)
-    found = kappas(weighted_table(first, second, draws), weights=weights)
+    found = kappas(weighted_table(first, second, draws, order=order), weights=weights)
     return percentiles(value, found, "one label only, here or in over 1 % of resamples")

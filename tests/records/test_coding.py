@@ -71,7 +71,7 @@ def counted(project: Path, *rows: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_labels_equal_to_ours_move_nothing_and_count_what_the_reading_says(made: Path) -> None:
-    ours = read_rows(next((made / "data" / "test" / "labels").glob(f"*/{FULL}.jsonl")))
+    ours = read_rows(next((made / "data" / "test" / "labels").glob(f"rules-*/{FULL}.jsonl")))
     rows = [label(made, FULL, r["key"], r["label"]) for r in ours if r["model"] == "subject"]
     found = counted(made, *rows)
     assert found["moves"] == []
@@ -103,7 +103,9 @@ def test_a_family_changes_sides_with_its_majority_and_the_chinese_twin_never_vot
     key = ARM
     words = {
         part: row["label"]
-        for row in read_rows(next((made / "data" / "test" / "labels").glob(f"*/{FULL}.jsonl")))
+        for row in read_rows(
+            next((made / "data" / "test" / "labels").glob(f"rules-*/{FULL}.jsonl"))
+        )
         for family, part in [row["key"].split("#")]
         if row["model"] == "subject" and family == key
     }
@@ -128,7 +130,8 @@ def test_a_family_changes_sides_with_its_majority_and_the_chinese_twin_never_vot
         ({"run": "20260301T060501Z"}, "no such run"),
         ({"model": "subjects"}, "no such model"),
         ({"key": "contested-history/tiananmen-1889#en-1"}, "no such response"),
-        ({"label": "refuse"}, "label: Input should be"),
+        ({"label": "refuse"}, "not a label of refusal"),
+        ({"label": "sermon"}, "not a label of refusal"),
         ({"text_sha256": "0" * 64}, "another text"),
         ({"text_sha256": "0"}, "text_sha256: String should match"),
         ({"span": [3, 9000]}, "span outside the text"),
@@ -257,7 +260,7 @@ def test_rescore_says_how_many_labels_are_set_and_how_many_agree_with_ours(
     rows = [label(copy, CANONICAL, f"{ARM}#en-1", "answered")]
     rows += [label(copy, FULL, f"{ARM}#en-{n}", "refused") for n in (1, 2)]
     path = str(write(copy, *rows))
-    judged = read_rows(next((copy / "data" / "test" / "labels").glob(f"*/{FULL}.jsonl")))
+    judged = read_rows(next((copy / "data" / "test" / "labels").glob(f"rules-*/{FULL}.jsonl")))
     words = {row["key"]: row["label"] for row in judged if row["model"] == "subject"}
     agree = sum(words[row["key"]] == row["label"] for row in rows[1:])
     code, said, _ = drift("rescore", "--panel", "test", "--labels", path)

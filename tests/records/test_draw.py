@@ -83,7 +83,7 @@ def test_a_row_is_the_stored_text_and_its_label_is_the_stratums(made: Path) -> N
     found = drawn(made)
     rows = read_rows(Store(made / "data" / "test").transcript(FIRST))
     stored = {(row["model"], row["key"]): row["text"] for row in rows}
-    path = next((made / "data" / "test" / "labels").glob(f"*/{FIRST}.jsonl"))
+    path = next((made / "data" / "test" / "labels").glob(f"rules-*/{FIRST}.jsonl"))
     labels = {(row["model"], row["key"]): row["label"] for row in read_rows(path)}
     for name, row in found.key.rows.items():
         assert found.rows[name].sha256 == row.read_sha256
@@ -159,7 +159,7 @@ def test_the_key_comes_back_from_its_file_and_a_broken_one_is_refused(
 )
 def test_what_a_key_names_draws_it_again(made: Path, options: dict[str, Any]) -> None:
     found, folder = drawn(made, **options), made / "data" / "test"
-    assert redraw(found.key, Store(folder), Ledger(folder)) == found
+    assert redraw(found.key, Store(folder), Ledger(folder).forwards()) == found
 
 
 def test_a_study_is_named_by_its_whole_key(made: Path) -> None:

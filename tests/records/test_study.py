@@ -18,11 +18,11 @@ import pytest
 from drift.config import sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.records.draw import Key, KeyRow, Place, SheetRow, Stratum, Unit, key_bytes
+from drift.records.readers import compare
 from drift.records.sheet import Marks, sheet_bytes
 from drift.records.study import (
     Study,
     adjudicated,
-    compare,
     disagreements,
     label_lines,
     read_coders,

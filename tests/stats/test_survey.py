@@ -11,11 +11,14 @@ from drift.stats.agreement import cohen_kappa
 from drift.stats.survey import (
     AGREEMENT,
     RATE,
+    VERDICTS,
     WHOLE,
     Sample,
     allocate,
     horvitz_thompson,
     kappa_interval,
+    precision,
+    recall,
     resampled_weights,
     stratified_share,
     weighted_table,
@@ -213,3 +216,86 @@ def test_the_limits_of_kappa_hold_a_known_truth():
         truth = cohen_kappa(table, weights="linear")
         held.append(found.low <= truth <= found.high)
     assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 150)
+
+
+def test_precision_and_recall_by_hand():
+    # Of 20 judged no and 5 of them read, 3 are no, one yes, one in doubt; of 90 judged yes and 9
+    # read, one is no.
+    part = sample([20, 90], [5, 9])
+    judged = ["no"] * 5 + ["yes"] * 9
+    read = ["no"] * 3 + ["yes", "undetermined"] + ["no"] + ["yes"] * 8
+    found = precision(part, "no", judged, read, aside="undetermined")
+    assert found.estimate == pytest.approx(3 / 4)
+    assert found.low < 3 / 4 < found.high
+    assert precision(part, "no", judged, read).estimate == pytest.approx(3 / 5)
+    found = recall(part, "no", judged, read)
+    assert found.estimate == pytest.approx(12 / (12 + 10))
+    assert found.low < found.estimate < found.high
+
+
+def test_a_word_that_one_side_never_uses_has_a_reason_in_the_place_of_a_number():
+    part = sample([20, 90], [5, 9])
+    judged = ["no"] * 5 + ["yes"] * 9
+    assert precision(part, "other", judged, judged).reason == (
+        "nothing that the judge calls other has a determined reading"
+    )
+    assert recall(part, "no", judged, ["yes"] * 14).reason == "the readers call nothing no"
+    # A word that the judge cannot say is never recalled.
+    found = recall(part, "other", judged, [*judged[:4], "other", *judged[5:]])
+    assert found.estimate == 0 and found.high < 1
+
+
+def test_verdicts_that_were_all_read_leave_precision_without_limits_and_recall_with_them():
+    part = sample([6, 90], [6, 30])
+    judged = ["no"] * 6 + ["yes"] * 30
+    read = ["no"] * 5 + ["yes"] + ["no"] + ["yes"] * 29
+    found = precision(part, "no", judged, read)
+    assert (found.estimate, found.low, found.reason) == (pytest.approx(5 / 6), None, WHOLE)
+    found = recall(part, "no", judged, read)
+    assert found.estimate == pytest.approx(5 / 8) and found.low < 5 / 8 < found.high
+
+
+#: Verdicts no and yes in the population; what of them is no, undetermined and yes in truth; how
+#: many of each are read.
+JUDGES = [
+    ((160, 440), [[0.8, 0.05, 0.15], [0.03, 0.02, 0.95]], (70, 30)),
+    ((120, 200), [[0.6, 0.1, 0.3], [0.1, 0.05, 0.85]], (70, 30)),
+    ((90, 100), [[0.95, 0, 0.05], [0.01, 0, 0.99]], (35, 15)),
+    ((400, 3000), [[0.7, 0.05, 0.25], [0.02, 0.02, 0.96]], (140, 60)),
+]
+
+
+@pytest.mark.parametrize(("units", "shares", "read"), JUDGES)
+def test_the_limits_of_a_judges_error_and_of_the_rate_corrected_by_it_hold_a_known_truth(
+    units, shares, read
+):
+    """Seven of ten readings are of verdicts No; a unit stands for one to four responses."""
+    draws = np.random.default_rng([20261129, *units])
+    judged = ["no"] * read[0] + ["yes"] * read[1]
+    held, off = {}, []
+    for _ in range(300):
+        real = [
+            draws.choice(["no", "undetermined", "yes"], size=n, p=row)
+            for n, row in zip(units, shares, strict=True)
+        ]
+        sizes = [draws.integers(1, 5, size=n) for n in units]
+        took = [draws.permutation(n)[:m] for n, m in zip(units, read, strict=True)]
+        labels, size = ([*of[0][took[0]], *of[1][took[1]]] for of in (real, sizes))
+        part = sample(units, read, [int(it) for it in size])
+        said = {"predicted": judged, "totals": (sizes[0].sum(), sum(map(sum, sizes)))}
+        both, alone = (sizes[h][real[h] == "no"].sum() for h in (0, 1))
+        denied, right = (sizes[h][real[h] == "yes"].sum() for h in (0, 1))
+        rate = (both + alone) / (both + alone + denied + right)
+        powered = stratified_share(part, labels, VERDICTS, **said)
+        off.append(powered.estimate - rate)
+        for name, found, truth in (
+            ("rate", powered, rate),
+            ("precision", precision(part, "no", judged, labels, aside="undetermined"),
+             both / (both + denied)),
+            ("recall", recall(part, "no", judged, labels), both / (both + alone)),
+        ):  # fmt: skip
+            held.setdefault(name, []).append(found.low <= truth <= found.high)
+    for name, least in {"rate": 0.95, "precision": 0.95, "recall": 0.93}.items():
+        # Less three standard errors of 300 draws.
+        assert np.mean(held[name]) >= least - 3 * np.sqrt(0.05 * 0.95 / 300), name
+    assert abs(np.mean(off)) <= 4 * np.std(off) / np.sqrt(300) + 0.002

@@ -1,0 +1,158 @@
+"""What people's sealed labels say of a judge, computed again from the record alone.
+
+A line of labels that people set under another scheme than refusals says whose words they read
+(``of``) and what draws the sample again (``sample``), so that the inclusion probabilities need not
+be believed: the record draws the study anew, and the labels are counted on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from drift.errors import ConfigurationError, IntegrityError
+from drift.records.draw import Key, Place, redraw
+from drift.records.ledger import Line
+from drift.records.readers import compare
+from drift.records.scheme import ENTAILMENT, SCHEMES
+from drift.records.sheet import Marks
+from drift.records.store import Store, judge_folder, read_rows
+from drift.records.study import FINAL, Study
+from drift.stats.agreement import Estimate
+
+NOT_READ = "no person has read any of this judge's verdicts"
+NOT_DRAWN = "the record does not draw again the sample that was read"
+NONE = Estimate(None, None, None, NOT_READ)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """One model and language: the judge's No among its verdicts, and what readers make of it."""
+
+    coded: int
+    units: int
+    no: int
+    n: int
+    rate: Estimate
+    design: Estimate
+    precision: Estimate
+    recall: Estimate
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """What readers say of one entailment judge; with a ``reason`` nothing is corrected.
+
+    ``reader`` is whose labels count: those adjudicated, else those of who read most. ``readers``
+    are all people whose labels of the study are sealed.
+    """
+
+    reason: str | None
+    study: str | None = None
+    readers: tuple[str, ...] = ()
+    reader: str | None = None
+    coded: int = 0
+    precision: Estimate = NONE
+    recall: Estimate = NONE
+    rates: dict[tuple[str, str], Correction] = field(default_factory=dict)
+
+
+def read_by_people(
+    store: Store, lines: Iterable[Line], *, scheme: str, of: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """Return what is sealed of people's labels under a scheme, a document for each study.
+
+    Each is that of :func:`drift.records.readers.compare`, of all coders and what was adjudicated,
+    with a ``reason`` in the place of numbers where the record does not draw the study again;
+    the study whose labels were sealed last comes last. `of` is the judge that was read.
+    """
+    lines = list(lines)
+    studies: dict[str, list[dict[str, Any]]] = {}
+    for line in lines:
+        body = line.body
+        if line.kind == "labels" and body.get("scheme") == scheme and of in (None, body["of"]):
+            studies.setdefault(body["sample"]["study"], []).append(body)
+    return [_document(store, lines, bodies) for bodies in studies.values()]
+
+
+def corrections(store: Store, lines: Iterable[Line], *, of: Mapping[str, str]) -> Corrections:
+    """Return rates of No as people's labels correct the entailment judge `of`."""
+    found = read_by_people(store, lines, scheme=ENTAILMENT.name, of=of)
+    if not found:
+        return Corrections(NOT_READ)
+    last = found[-1]
+    readers = tuple(pair["second"] for pair in last["pairs"] if pair["first"] == "judge")
+    if last["reason"]:
+        return Corrections(last["reason"], study=last["study"])
+    most = {pair["second"]: pair for pair in last["pairs"] if pair["first"] == "judge"}
+    reader = FINAL if FINAL in most else max(sorted(most), key=lambda name: most[name]["rows"])
+    by_no = most[reader]["by_word"].get(ENTAILMENT.counted, {})
+    none = {"estimate": None, "low": None, "high": None, "reason": "no verdict No was read"}
+    return Corrections(
+        None,
+        study=last["study"],
+        readers=tuple(name for name in readers if name != FINAL),
+        reader=reader,
+        coded=most[reader]["rows"],
+        precision=Estimate(**by_no.get("precision", none)),
+        recall=Estimate(**by_no.get("recall", none)),
+        rates={
+            (it["model"], it["language"]): _correction(it)
+            for it in last["rates"]
+            if it["reader"] == reader
+        },
+    )
+
+
+def _correction(rate: Mapping[str, Any]) -> Correction:
+    names = ("prediction_powered", "design_based", "precision", "recall")
+    measures = (Estimate(**rate[name]) for name in names)
+    judged = rate["judged"]
+    return Correction(rate["coded"], rate["units"], judged["no"], judged["n"], *measures)
+
+
+def _document(store: Store, lines: list[Line], bodies: list[dict[str, Any]]) -> dict[str, Any]:
+    study = _drawn(store, lines, bodies[0])
+    if study is None:
+        sample, scheme = bodies[0]["sample"], SCHEMES[bodies[0]["scheme"]]
+        named = {"study": sample["study"], "panel": store.folder.name, "scheme": scheme.name}
+        counts = dict.fromkeys(("rows", "units", "responses"), 0)
+        return {
+            **named, **counts, "judge": bodies[0]["of"], "order": list(scheme.order),
+            "pairs": [], "rates": [], "reason": NOT_DRAWN,
+        }  # fmt: skip
+    # Who sealed two files of one study is read by the newer.
+    newest = {body["judge"]["id"]: body["judge"] for body in bodies}
+    marks = {
+        name: _marks(store, study, name, [it for it in bodies if it["judge"] == judge])
+        for name, judge in newest.items()
+    }
+    final = marks.pop(FINAL, None)
+    return compare(study, [marks[name] for name in sorted(marks)], final) | {"reason": None}
+
+
+def _drawn(store: Store, lines: list[Line], body: Mapping[str, Any]) -> Study | None:
+    """Return the study that a line names, drawn again; None if the record draws another."""
+    sample = body["sample"]
+    named = {"panel": store.folder.name, "scheme": body["scheme"], "judge": body["of"]}
+    empty: dict[str, Any] = {"left_out": {}, "strata": (), "rows": {}}
+    try:
+        drawn = redraw(Key.model_validate({**named, **empty, **sample}), store, lines)
+    except (ConfigurationError, IntegrityError, ValueError):
+        return None
+    if drawn.key.study != sample["study"]:
+        return None
+    return Study(Path(sample["study"]), drawn.key, drawn.rows)
+
+
+def _marks(store: Store, study: Study, coder: str, bodies: list[dict[str, Any]]) -> Marks:
+    """Return one reader's sealed labels by the rows in which they were read."""
+    said = {
+        Place(run=body["run"], model=row["model"], key=row["key"]): row["label"]
+        for body in bodies
+        for row in read_rows(store.labels(judge_folder(body["judge"]), body["run"]))
+    }
+    read = ((row, unit.responses[0]) for row, unit in study.units)
+    return Marks(coder, {row: said[place] for row, place in read if place in said}, {})
