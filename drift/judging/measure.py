@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -32,7 +32,7 @@ def _word(value: Any) -> Any:
     return value.strip().casefold() if isinstance(value, str) else value
 
 
-def _language(value: Any) -> Any:
+def base_language(value: Any) -> Any:
     """Return the language of a tag such as en-US, without script and region."""
     return re.split("[-_]", _word(value))[0] if isinstance(value, str) else value
 
@@ -47,7 +47,7 @@ class Row(BaseModel):
     label: Annotated[str, Field(min_length=1), BeforeValidator(_word)]
     label_by: str = UNSTATED
     model: str = UNSTATED
-    language: Annotated[str, BeforeValidator(_language)] = "en"
+    language: Annotated[str, BeforeValidator(base_language)] = "en"
     status: Literal["ok", "truncated"] = "ok"
 
 
@@ -65,45 +65,68 @@ class CodedSet(NamedTuple):
     sha256: str
 
 
+EXPECTED = (
+    "a JSON object with prompt, response and label (text); label_by, model, language, status "
+)
+EXPECTED += "(ok or truncated) may be given"
+
+
+class _Answer(Protocol):
+    @property
+    def language(self) -> str: ...
+
+
+A = TypeVar("A", bound=_Answer)
+
+
 def read_set(path: Path, languages: Collection[str]) -> CodedSet:
-    """Read a coded set, one JSON object a line, or ConfigurationError: file, line, what is wrong.
+    """Read a coded set, one JSON object a line; see :func:`read_answers`."""
+    return CodedSet(*read_answers(path, languages, Row.model_validate, expected=EXPECTED))
+
+
+def read_answers(
+    path: Path,
+    languages: Collection[str],
+    form: Callable[[dict[str, Any]], A],
+    *,
+    expected: str,
+) -> tuple[list[A], str]:
+    """Read answers, one JSON object a line, or ConfigurationError: file, line, what is wrong.
 
     `languages` are those that the judge knows by code: in another it would take every answer for
     one in the wrong language. A lone surrogate becomes U+FFFD, as in stored answers; keys that are
-    not ours are let be.
+    not ours are let be. Returned with the rows is the SHA-256 of the file.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(
-            "the coded set cannot be read", where=str(path), got=error.strerror
+            "the answers cannot be read", where=str(path), got=error.strerror
         ) from None
-    lines = enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1)
-    rows = [_row(raw, f"{path}:{number}", languages) for number, raw in lines if raw.strip()]
+    rows = []
+    for number, raw in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        if not raw.strip():
+            continue
+        try:
+            found = json.loads(raw.decode("utf-8"))
+            if not isinstance(found, dict):
+                raise ValueError(f"{type(found).__name__} in place of an object")
+            row = form({key: _whole(value) for key, value in found.items()})
+            if row.language not in languages:
+                raise ValueError(f"language: {row.language!r} is none of {', '.join(languages)}")
+            rows.append(row)
+            continue
+        except ValidationError as error:
+            wrong = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+            what = "; ".join(wrong)
+        except (ValueError, RecursionError) as error:
+            what = str(error)
+        raise ConfigurationError(
+            "line is not an answer", where=f"{path}:{number}", got=what, expected=expected
+        )
     if not rows:
-        raise ConfigurationError("the coded set holds no row", where=str(path))
-    return CodedSet(rows, sha256_hex(data))
-
-
-def _row(raw: bytes, where: str, languages: Collection[str]) -> Row:
-    expected = "a JSON object with prompt, response and label (text); label_by, model, language, "
-    expected += "status (ok or truncated) may be given"
-    try:
-        found = json.loads(raw.decode("utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError(f"{type(found).__name__} in place of an object")
-        row = Row(**{k: _whole(v) for k, v in found.items() if k in Row.model_fields})
-        if row.language not in languages:
-            raise ValueError(f"language: {row.language!r} is none of {', '.join(languages)}")
-        return row
-    except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        what = "; ".join(wrong)
-    except (ValueError, RecursionError) as error:
-        what = str(error)
-    raise ConfigurationError(
-        "line is not a coded answer", where=where, got=what, expected=expected
-    ) from None
+        raise ConfigurationError("the file holds no row", where=str(path))
+    return rows, sha256_hex(data)
 
 
 def _whole(value: Any) -> Any:
@@ -186,7 +209,7 @@ def _measured(counted: Sequence[Judged], resamples: int) -> dict[str, Any]:
     for (coded, said), n in zip(CELLS, total, strict=True):
         confusion[coded][said] = n
     return {
-        **{name: _plain(one) for name, one in estimates(prompts, resamples=resamples).items()},
+        **{name: plain(one) for name, one in estimates(prompts, resamples=resamples).items()},
         "coverage": significant(determined / len(counted)) if counted else None,
         "rows": len(counted),
         "confusion": confusion,
@@ -194,7 +217,8 @@ def _measured(counted: Sequence[Judged], resamples: int) -> dict[str, Any]:
     }
 
 
-def _plain(one: Estimate) -> dict[str, Any]:
+def plain(one: Estimate) -> dict[str, Any]:
+    """Return an estimate as it is stored: ten digits, and the reason if there is one."""
     found = {name: significant(getattr(one, name)) for name in ("estimate", "low", "high")}
     return found | ({"reason": one.reason} if one.reason else {})
 
