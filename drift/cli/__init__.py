@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from drift import __version__
-from drift.cli import asking, checking, code, instrument, judge, records, report, traces
+from drift.cli import asking, checking, code, instrument, judge, records, report, shapes, traces
 from drift.errors import DriftError
 from drift.terminal import warn
 
@@ -34,6 +34,7 @@ COMMANDS = {
         asking.register,
         asking.elicit,
         asking.board,
+        shapes.shapes,
         records.rescore,
         records.status,
         records.compare,

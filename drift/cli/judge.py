@@ -100,7 +100,7 @@ def _say_measurement(found: Measured) -> None:
             else:
                 figures = (_figure(group[name]) for name in MEASURES)
                 rows.append((f"{kind} {value}".strip(), str(group["rows"]), *figures))
-    _say_aligned(rows)
+    say_aligned(rows)
     if few:
         more = f"; and {len(few) - 3} groups more" if len(few) > 3 else ""
         say(f"not estimable: {'; '.join(few[:3])}{more}")
@@ -110,12 +110,13 @@ def _say_measurement(found: Measured) -> None:
     for label, row in {**found.confusion, **found.apart}.items():
         apart = "" if label in CODED else " (apart, in no figure)"
         rows.append((label + apart, *(str(row[word]) for word in JUDGED)))
-    _say_aligned(rows)
+    say_aligned(rows)
     for row in found.disagreements:
         say("  {rows:>4} coded {coded}, judged {judged} by {rule}".format(**row))
 
 
-def _say_aligned(rows: Sequence[Sequence[str]]) -> None:
+def say_aligned(rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *rest in rows:
         cells = [f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True)]
