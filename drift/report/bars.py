@@ -94,7 +94,7 @@ def course(frame: pd.DataFrame, axes: Axes) -> None:
                 va="center",
                 **small,
             )
-        floor = position + 0.5
+        floor = position + 0.7
         for series, cells in rows.groupby("series", sort=False):
             floor += ROW
             axes.text(-0.7, floor - 0.2, str(series), color=MUTED, **beside)
@@ -131,7 +131,7 @@ def describe_course(frame: pd.DataFrame) -> str:
 
 def _course_height(frame: pd.DataFrame) -> float:
     rows = len(frame.drop_duplicates(["group", "series"]))
-    return UNIT * (ROW * rows + 2.55 * frame.group.nunique() + 0.6)
+    return UNIT * (ROW * rows + 2.75 * frame.group.nunique() + 0.6)
 
 
 COURSE = Picture(course, describe_course, _course_height, left=1.55, right=0.1, top=0.0)

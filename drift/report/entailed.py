@@ -2,18 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from drift.config import sha256_hex
+from drift.judging.entailment import prompt, sent_sha256
+from drift.records.entailment import Check, Judging, gates, judgings, language_of, read_judging
+from drift.records.people import Corrections, corrections
+from drift.report.display import Shown, no_run, shown
+from drift.report.markup import Markup, html
 from drift.report.tables import Record
+from drift.stats.gate import Gate
+
+#: How a judge stands to a model that it judges, where it is no other model.
+ITSELF, SAME_WEIGHTS, SAME_NAME = "itself", "same weights", "same requested model"
+#: Characters shown of a question that a judge names.
+NAMED = 300
+UNJUDGED = (
+    "<p>No model was asked yet whether the answers of this record answer the question that was "
+    "asked; <code>drift entail --panel {} --judge MODEL</code> asks one, about the stored "
+    "bytes.</p>"
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The newest judging by one judge, its gates by language, and what readers made of it."""
+
+    judging: Judging
+    gates: Mapping[str, Gate]
+    corrections: Corrections
+
+    @property
+    def model(self) -> str:
+        return str(self.judging.asked["model"])
+
+    @property
+    def run(self) -> str:
+        return str(self.judging.body["run"])
+
+    @property
+    def arms(self) -> str:
+        return str(self.judging.asked["arms"])
+
+    def kin(self, record: Record, model: str) -> str:
+        """Return how this judge is the model of the record that it judges; empty if it is not."""
+        mine = self.judging.asked["instrument"]
+        other = record.instruments.get(model, {}).get("document", {})
+        weights = mine.get("weights_sha256")
+        same = weights == other.get("weights_sha256") if weights else False
+        if not same and mine.get("model") != other.get("model"):
+            return ""
+        # A judge of another panel can have the key of a model here.
+        return ITSELF if model == self.model else SAME_WEIGHTS if same else SAME_NAME
 
 
 class Entailed:
-    """Stub."""
+    """The judgings of a record up to the run that is shown."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
+        self.bodies = judgings(line for line, _ in record.sealed)
+
+    @cached_property
+    def check(self) -> Check:
+        """The wording and the anchors in ``config/``."""
+        return Check.load(self.record.root)
+
+    @cached_property
+    def judges(self) -> list[Judged]:
+        """Return the newest judging by each judge; the judge that was asked last comes last."""
+        newest: dict[str, Mapping[str, Any]] = {}
+        for body in self.bodies:
+            newest.pop(body["judge"]["id"], None)
+            newest[body["judge"]["id"]] = body
+        return [self._judged(body) for body in newest.values()]
+
+    def _judged(self, body: Mapping[str, Any]) -> Judged:
+        judging, store = read_judging(self.record.store, body), self.record.store
+        lines = [line for line, _ in self.record.sealed]
+        read = corrections(store, lines, of=body["judge"])
+        return Judged(judging, gates(judging, self.check), read)
+
+    def counted(self, full: Mapping[str, str]) -> dict[str, Judged]:
+        """Return for each language the judge whose No joins the shapes of the runs in `full`.
+
+        That is the one asked last, of those that passed in the language and judged all arms
+        of such a run.
+        """
+        return {
+            language: one
+            for one in self.judges
+            for language, gate in one.gates.items()
+            if gate.passed and one.arms == "all" and one.run in full.values()
+        }
 
     def narrow(self, full: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        yield from ()
+        """Yield the answers that a counted judge says are to another question, as coded rows.
+
+        `full` names the run of each model that is shown.
+        """
+        for language, one in self.counted(full).items():
+            for row in one.judging.rows:
+                mine = full.get(row["model"]) == one.run and language_of(row["key"]) == language
+                if mine and row["label"] == "no":
+                    said = f"unverified; answered, says the judge: {named(row)}"
+                    kept = {"run": one.run, "model": row["model"], "key": row["key"]}
+                    yield kept | {"label": "scope-narrow", "rule": one.model, "note": said}
+
+    def stored(self, one: Judged, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the response that a row of a judging is about."""
+        return self.record.stored(one.run).answers.get((row["model"], row["key"]), {})
+
+    def question(self, one: Judged, row: Mapping[str, Any]) -> str:
+        """Return the question that was asked; empty without a copy of the bank."""
+        return self.record.stored(one.run).prompts.get(row["key"], "")
+
+    def text_holds(self, one: Judged, row: Mapping[str, Any]) -> bool:
+        """Tell whether a verdict is about the bytes that are stored."""
+        text = str(self.stored(one, row).get("text", ""))
+        return bool(row["text_sha256"] == sha256_hex(text.encode()))
+
+    def messages_hold(self, one: Judged, row: Mapping[str, Any]) -> bool | None:
+        """Tell whether the judge was sent question and stored text and no more; None if unknown.
+
+        Other words than those in ``config/`` cannot be made again.
+        """
+        question = self.question(one, row)
+        if not question or one.judging.asked["wording"] != self.check.rules.wording:
+            return None
+        text = str(self.stored(one, row).get("text", ""))
+        sent = prompt(
+            self.check.rules,
+            question=question,
+            response=text,
+            language=language_of(row["key"]),
+        )
+        return bool(row["messages_sha256"] == sent_sha256(sent))
+
+
+def named(row: Mapping[str, Any]) -> str:
+    """Return the question that a judge says was answered, cut where it is no question any more."""
+    said = str(row["named"] or "it named no question")
+    return said if len(said) <= NAMED else f"{said[:NAMED]}…"
+
+
+def of_verdicts(function: Callable[..., Markup]) -> Callable[..., Shown]:
+    """Make a function of verdicts a piece of a page; without a run or a judging it says so."""
+
+    @functools.wraps(function)
+    def text(entailed: Entailed, *args: Any, **options: Any) -> Markup:
+        if not entailed.record.reading:
+            return no_run(entailed.record)
+        if not entailed.bodies:
+            return html(UNJUDGED, entailed.record.name)
+        return function(entailed, *args, **options)
+
+    return shown(text)

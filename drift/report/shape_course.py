@@ -15,6 +15,7 @@ from drift.report.markup import Markup, html, joined, percent, table, with_data
 from drift.report.metrics import p_text
 from drift.report.shaped import Shaped, of_shapes
 from drift.report.tables import each, is_full, readings
+from drift.stats.agreement import Estimate
 from drift.stats.shapes import Explained, Shift, Variation, margin_shift, variation
 from drift.stats.shapes import transitions as counted
 
@@ -124,7 +125,8 @@ def transitions(shaped: Shaped, *, draws: int, seed: int) -> Markup:
         clusters = pd.factorize(frame.family)[0]
         shift = margin_shift(before, after, clusters, k=len(KINDS), draws=draws, seed=seed)
         moved = len(frame) - int(np.trace(mine))
-        rows.append({"Model": model, "Runs": " to ".join(runs)} | _shift(shift, moved))
+        numbers = " to ".join(str(shaped.record.runs.index(run) + 1) for run in runs)
+        rows.append({"Model": model, "Runs": numbers} | _shift(shift, moved))
         behind += _long(model, runs, mine)
     if not rows:
         return html("<p>No model has two usable full runs with shapes yet.</p>")
@@ -145,7 +147,7 @@ def _shift(shift: Shift, moved: int) -> dict[str, object]:
         "Arms moved": moved,
         "Families moved": f"{shift.moved} of {shift.clusters}",
         "p": p,
-        "Smallest p that these families could reach": least,
+        "Smallest p": least,
     }
 
 
@@ -204,13 +206,18 @@ def _part(part: Explained) -> dict[str, object]:
     if part.effect is None:
         return counts | {"Explained": "–", "By chance": "–", "p": "–",
                          "Adjusted effect": f"not estimable: {part.reason}"}  # fmt: skip
-    limits = "" if part.low is None else f" [{part.low:.2f}, {part.high:.2f}]"
     return counts | {
         "Explained": percent(part.r2 or 0),
         "By chance": percent(part.by_chance or 0),
         "p": p_text(part.p),
-        "Adjusted effect": html("<b>{:.2f}</b>{}", part.effect, limits),
+        "Adjusted effect": html("<b>{:.2f}</b>{}", part.effect, _limits(part)),
     }
+
+
+def _limits(of: Explained | Estimate) -> str:
+    """Return limits in brackets that stay on one line with what stands before them."""
+    said = "" if of.low is None else f" [{of.low:.2f}, {of.high:.2f}]"
+    return said.replace(" ", "\N{NO-BREAK SPACE}").replace("-", "\N{MINUS SIGN}")
 
 
 def _behind(name: str, part: Explained) -> dict[str, object]:
@@ -233,7 +240,6 @@ def _difference(found: Variation) -> Markup:
     one = found.difference
     if one.estimate is None:
         return html("<p>The difference is not estimable: {}.</p>", one.reason)
-    limits = "" if one.low is None else f" [{one.low:.2f}, {one.high:.2f}]"
     if one.low is None:
         said = f"it has no limits: {one.reason}"
     elif one.low > 0:
@@ -243,5 +249,8 @@ def _difference(found: Variation) -> Markup:
     else:
         said = "these refusals do not tell which of the two is larger"
     return html(
-        "<p>Difference, models less topics: <b>{:.2f}</b>{}: {}.</p>", one.estimate, limits, said
+        "<p>Difference, models less topics: <b>{:.2f}</b>{}: {}.</p>",
+        one.estimate,
+        _limits(one),
+        said,
     )

@@ -57,6 +57,11 @@ class Shaped:
         return shape_rows(self.record.store, self.lines[run])
 
     @cached_property
+    def entailed(self) -> Entailed:
+        """The judgings of the record."""
+        return Entailed(self.record)
+
+    @cached_property
     def coded(self) -> pd.DataFrame:
         """Every coded refusal of each model's last full run; columns: :data:`EVENT`."""
         return self._events(
@@ -69,7 +74,7 @@ class Shaped:
     @cached_property
     def events(self) -> pd.DataFrame:
         """The coded refusals, and the answers to another question where the gate let them in."""
-        narrow = self._events(Entailed(self.record).narrow(self.full))
+        narrow = self._events(self.entailed.narrow(self.full))
         return pd.concat([self.coded, narrow], ignore_index=True) if len(narrow) else self.coded
 
     def _events(self, rows: Any) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from drift.judging.shapes import SHAPES
 from drift.records.shapes import load_coder
 from drift.report.bars import BARS
 from drift.report.display import figure
+from drift.report.judge import LANGUAGES
 from drift.report.markup import Markup, fill, html, joined, percent, table, with_data
 from drift.report.shaped import SMALL, Shaped, of_shapes, shares, widest_zero
 from drift.report.tables import each
@@ -28,6 +29,9 @@ MEANINGS = {
     "uncodable": "refused, and none of the shapes can be told",
 }
 LIMITS = ["estimate", "share_low", "share_high"]
+UNVERIFIED = Markup(
+    '<span class="drift-warning">Unverified</span>: no person has read any of these verdicts.'
+)
 HASH = '<span class="drift-hash">{}</span>'
 
 
@@ -73,16 +77,21 @@ def meanings(shaped: Shaped) -> Markup:
 
 
 def _narrow_said(shaped: Shaped) -> Markup:
-    """Say whether answers to another question are among what is counted."""
-    if (shaped.events["shape"] == "scope-narrow").any():
-        said = "joins the distribution: a judge that passed its gate said so, unverified unless the"
-        said = f"<p><code>scope-narrow</code> {said} page <a href='entailment.html'>entailment</a> "
-        return Markup(f"{said}names readers.</p>")
-    return Markup(
-        "<p><code>scope-narrow</code> is empty: no judge of this record passed its gate and named "
-        'an answer so (page <a href="entailment.html">entailment</a>). That it is empty does not '
-        "show that there is none.</p>"
-    )
+    """Say whether answers to another question are among what is counted, and by whose word."""
+    page = Markup('page <a href="entailment.html">entailment</a>')
+    if counted := shaped.entailed.counted(shaped.full):
+        said = "<p><code>scope-narrow</code> is what {} says of answers ({}), and so is counted "
+        said += "with the refusals in all that follows, but over the runs. {}</p>"
+        judges = " and ".join(f"{of.model} ({LANGUAGES[it]})" for it, of in counted.items())
+        read = all(one.corrections.reason is None for one in counted.values())
+        mark = "People have read some of these verdicts." if read else UNVERIFIED
+        return html(said, judges, page, mark)
+    passed = any(gate.passed for one in shaped.entailed.judges for gate in one.gates.values())
+    why = "no judge of this record passed its gate"
+    if passed:
+        why = "the judge that passed its gate judged other runs than these, or one wording alone"
+    said = "<p><code>scope-narrow</code> is empty: {} ({}). That it is empty does not show that "
+    return html(said + "there is none.</p>", why, page)
 
 
 @of_shapes

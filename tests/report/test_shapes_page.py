@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "config", root / "config")
     shutil.copytree(ROOT / "report" / "_templates", root / "report" / "_templates")
     shutil.copy(ROOT / "report" / "figures.mplstyle", root / "report")
-    report.shaping.shaped(root)
+    report.shaping.shaped(root, judged=False)
     return root
 
 
