@@ -116,7 +116,9 @@ def retries_by_shape(
 def _newcombe(x: int, n: int, y: int, m: int) -> Estimate:
     """Return x/n - y/m with hybrid score limits."""
     if not n or not m:
-        return Estimate(None, None, None, "no refusal of this shape" if m else "none to compare")
+        return Estimate(
+            None, None, None, f"no refusal of {'this shape' if m else 'the shape to compare with'}"
+        )
     p, q = x / n, y / m
     first, second = wilson_interval(x, n), wilson_interval(y, m)
     assert first.low is not None and first.high is not None

@@ -22,7 +22,7 @@ PAGES = (
     *(f"report/embedded/{page}.html" for page in RECORD),
     "report/empty/reading.html",
     *(f"report/method/{page}.html" for page in ("method", "limits", "ville", "power")),
-    *(f"report/method/{page}.html" for page in ("reproduction", "attribution")),
+    *(f"report/method/{page}.html" for page in ("reproduction", "attribution", "aftermath")),
 )
 READING, RATES, TRANSCRIPTS, RUN = (PAGES[place] for place in (1, 2, 6, 12))
 UNFOLD = "document.querySelectorAll('details').forEach(part => { part.open = true })"

@@ -22,7 +22,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 OF_RECORDS = ["lab", "reading", "rates", "alarm", "wording", "language", "transcripts", "findings"]
 OF_RECORDS += ["judge", "integrity", "runs", "truth", "instrument", "ladders"]
 OF_RECORDS += ["board", "probes"]
-ONCE = "method limits ville power reproduction attribution".split()
+ONCE = "method limits ville power reproduction attribution aftermath".split()
 FORBIDDEN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 

@@ -36,7 +36,8 @@ OF_A_RECORD = "reading rates alarm wording language transcripts findings runs".s
 PAGES = [f"report/embedded/{page}.html" for page in OF_A_RECORD]
 READING, RATES, ALARM, WORDING, LANGUAGE, TRANSCRIPTS, FINDINGS, RUNS = PAGES
 METHOD = [
-    f"report/method/{page}.html" for page in ("ville", "power", "reproduction", "attribution")
+    f"report/method/{page}.html"
+    for page in ("ville", "power", "reproduction", "attribution", "aftermath")
 ]
 
 

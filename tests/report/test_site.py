@@ -24,7 +24,7 @@ from drift.report.front import front_page
 from drift.report.site import RecordRef, build_site, plan, publish, sidebar_lines
 from drift.report.tables import load_record
 
-METHOD = ("ville", "power", "reproduction", "attribution")
+METHOD = ("ville", "power", "reproduction", "attribution", "aftermath")
 LAST = "20261127T180000Z"
 NOTE = "The lab's run is missing: <no weights>."
 

@@ -1,0 +1,193 @@
+"""What people do after a refusal: retries by shape, from traces in a folder of ``data/``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from drift.config import project_root
+from drift.records.scenario import SCENARIO, made_up
+from drift.records.traces import ACTIONS, BASE, RETRIED, Traces, after_shapes, read_traces
+from drift.report.bars import BARS, bars
+from drift.report.display import figure, shown
+from drift.report.figures import Picture
+from drift.report.markup import Markup, html, joined, percent, table, with_data
+from drift.report.method import unfit
+from drift.report.tables import each
+from drift.stats.agreement import Estimate
+from drift.stats.retries import LEAST_SUPPORT, Retries
+
+#: The folder that comes with the project.
+SYNTHETIC = "synthetic"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Traces, and what they say of each shape that occurs."""
+
+    traces: Traces
+    shapes: dict[str, Retries]
+
+    @property
+    def kind(self) -> str:
+        """What they are, in a word that stands in every heading and name of a file."""
+        made = self.traces.synthetic
+        return SYNTHETIC if made == len(self.traces.rows) else "partly-synthetic" if made else "own"
+
+    @property
+    def heading(self) -> str:
+        """What they are, as headings and captions say it."""
+        words = {"synthetic": "Synthetic traces", "partly-synthetic": "Partly synthetic traces"}
+        return f"{words.get(self.kind, 'Imported traces')}, {len(self.traces.rows):,}"
+
+    @cached_property
+    def stated(self) -> dict[str, float]:
+        """The share asked again that the scenario was written with, if this is the scenario."""
+        scenario = self.traces.rows == made_up()
+        return {shape: share for shape, (_, share, _) in SCENARIO.items()} if scenario else {}
+
+
+def found(traces: str) -> Found:
+    """Return what the traces in a folder of ``data/`` say."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", traces):
+        raise unfit("traces", traces, "the name of a folder of data/")
+    read = read_traces(project_root() / "data" / traces / "traces.jsonl")
+    shapes = {shape: one for shape, one in after_shapes(read.rows).items() if one.refusals}
+    return Found(read, shapes)
+
+
+@shown
+def banner(of: Found) -> Markup:
+    """Return what these traces are, which must be known before they are read."""
+    made, rows = of.traces.synthetic, len(of.traces.rows)
+    text = f"{rows:,} imported traces, consented to, each by the word of whoever imported them."
+    if made:
+        text = f"Synthetic: {made:,} of {rows:,} traces are made up by a seeded program from a "
+        text += "stated scenario. They are nobody's, and measure nothing."
+    return html('<p class="drift-banner">{}</p>', text)
+
+
+def rates(of: Found) -> pd.DataFrame:
+    """Return the share asked again after each shape, one row each, as a reader downloads it."""
+    rows = [
+        {"trace_shape": shape, "trace_kind": of.kind, "traces": one.refusals}
+        | {"asked_again": one.retried, "again_stated": of.stated.get(shape)}
+        | _limits("again", one.rate)
+        for shape, one in of.shapes.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def differences(of: Found) -> pd.DataFrame:
+    """Return what each shape's share is less that of a flat no, one row each."""
+    rows = [
+        {"trace_shape": shape, "trace_kind": of.kind, "traces": one.refusals}
+        | {"again_difference_stated": _stated(of, shape)}
+        | _limits("again_difference", one.unadjusted)
+        | _limits("again_adjusted", one.adjusted)
+        | {"with_length": one.with_length, "length_support": one.support}
+        | {"reason": one.adjusted.reason}
+        for shape, one in of.shapes.items()
+        if shape != BASE
+    ]
+    return pd.DataFrame(rows)
+
+
+def _limits(name: str, it: Estimate) -> dict[str, float | None]:
+    return {name: it.estimate, f"{name}_low": it.low, f"{name}_high": it.high}
+
+
+def _stated(of: Found, shape: str) -> float | None:
+    """Return the difference that the scenario was written with."""
+    return round(of.stated[shape] - of.stated[BASE], 10) if of.stated else None
+
+
+def retry_bars(frame: pd.DataFrame, axes: Axes) -> None:
+    """Draw :func:`drift.report.bars.bars` of the shares asked again."""
+    bars(frame, axes)
+    axes.set_xlabel("asked the same again, %")
+
+
+RETRIES = Picture(
+    retry_bars, BARS.describe, BARS.height, left=BARS.left, right=BARS.right, top=BARS.top
+)
+
+
+@shown
+def retries_plot(of: Found, caption: str) -> Markup:
+    """Return the share asked again after each shape, with counts and limits."""
+    data, note = rates(of), f"{len(of.traces.rows):,} traces, asked again"
+    drawn = pd.DataFrame({"series": data.trace_shape, "group": of.kind, "note": note})
+    drawn["text"] = [f"{row.asked_again} of {row.traces}" for row in each(data)]
+    names = {"again": "estimate", "again_low": "low", "again_high": "high"}
+    drawn = drawn.join(data[list(names)].rename(columns=names))
+    behind = pd.DataFrame(
+        {
+            "Shape": data.trace_shape,
+            "Asked again": drawn.text,
+            "Share, 95 % interval": [_share(row) for row in each(drawn)],
+        }
+    )
+    if of.stated:
+        behind["Truth"] = data.again_stated.map(percent)
+    text = f"{of.heading}. {caption.strip()}"
+    return figure(f"{of.kind}-retries", RETRIES, drawn, behind, text, data=data)
+
+
+def _share(row: Any) -> str:
+    return f"{percent(row.estimate)} ({100 * row.low:.1f} to {100 * row.high:.1f})"
+
+
+@shown
+def differences_table(of: Found) -> Markup:
+    """Return how each shape differs from a flat no, before and at the same length."""
+    rows = []
+    for shape, one in of.shapes.items():
+        if shape != BASE:
+            row = {
+                "Shape": shape,
+                "Traces": one.refusals,
+                "Difference, points": _points(one.unadjusted),
+                "At the same length": _points(one.adjusted),
+                "Lengths both have": "" if one.support is None else f"{100 * one.support:.0f} %",
+            }
+            truth = _stated(of, shape)
+            rows.append(row | ({} if truth is None else {"Truth": f"{100 * truth:+.0f}"}))
+    text = html(
+        "<p><b>{}</b>. Asked again after a shape, less asked again after a {} ({} of them). In "
+        "brackets: 95 % intervals, each for itself. Below {:.0f} % of lengths that both have, "
+        "nothing is compared.</p>",
+        *(of.heading, BASE, of.shapes[BASE].refusals if BASE in of.shapes else 0),
+        100 * LEAST_SUPPORT,
+    )
+    made = joined([text, table(pd.DataFrame(rows))])
+    return with_data(made, f"{of.kind}-retry-differences", differences(of))
+
+
+def _points(it: Estimate) -> str:
+    if it.estimate is None or it.low is None or it.high is None:
+        return f"not estimable: {it.reason}"
+    return f"{100 * it.estimate:+.1f} ({100 * it.low:+.1f} to {100 * it.high:+.1f})"
+
+
+@shown
+def actions_table(of: Found) -> Markup:
+    """Return what was done next after each shape, in counts."""
+    counts = pd.DataFrame(of.traces.rows).groupby(["shape", "next_action"]).size()
+    data = pd.DataFrame(
+        [
+            (shape, action, action in RETRIED, int(counts.get((shape, action), 0)))
+            for shape in of.shapes
+            for action in ACTIONS
+        ],
+        columns=["trace_shape", "next_action", "is_again", "traces"],
+    ).assign(trace_kind=of.kind)
+    wide = data.pivot_table("traces", "trace_shape", "next_action", aggfunc="sum", sort=False)
+    text = html("<p><b>{}</b>, by what was done next.</p>", of.heading)
+    made = table(wide.reset_index().rename(columns={"trace_shape": "Shape"}))
+    return with_data(joined([text, made]), f"{of.kind}-next-actions", data)
