@@ -12,8 +12,8 @@ anything else it is *unread*. The first line below that applies is the shape:
 2. the judge rests on a language that has no shape rules -> uncodable;
 3. no shape is found: the judge's premise-contradicted -> false-reason; a decline or a limit,
    and at most `PLAIN` letters unread -> flat-no; else -> uncodable;
-4. the shape with most letters has at least `OUTWEIGHS` times those of each other -> that shape;
-   else -> mixed.
+4. the shape with most letters has at least `OUTWEIGHS` times those of each other, letters of a
+   long text being those of its head and tail -> that shape; else -> mixed.
 
 A pretext is no false reason where the question asks for what lies beyond a program's reach, as
 far as the words of the question show. A rule cannot know what the model could do: it stands on
@@ -124,9 +124,10 @@ class ShapeCoder(Ruleset):
     def _read(self, document: dict[str, Any]) -> None:
         """Read which kind the judge's rules have here, by their id or their kind."""
         self._theirs: dict[str, str] = {}
-        known = {rule.id: rule.kind for rules in self.judge.rules.values() for rule in rules}
+        rules = [rule for rules in self.judge.rules.values() for rule in rules]
+        self._languages = {rule.id: rule.language for rule in rules}
         for name, kind in document["judge"].items():
-            if name not in known and name not in self.judge.kinds:
+            if name not in self._languages and name not in self.judge.kinds:
                 raise ValueError(f"judge: {name!r} is neither a kind nor a rule of the judge")
             if kind not in KINDS:
                 raise ValueError(f"judge: {name} = {kind!r}; expected one of {', '.join(KINDS)}")
@@ -157,7 +158,7 @@ class ShapeCoder(Ruleset):
         view = View(text)
         if not WORD.search(view.text):
             return Coded("uncodable", "no-words", None, "declared by the provider, without a text")
-        if said.rule[:3].islower() and said.rule[2:3] == "-" and said.rule[:2] not in LANGUAGES:
+        if self._languages.get(said.rule, "en") not in LANGUAGES:
             return Coded("uncodable", "other-language", said.span, f"declined by {said.rule}")
         hits = [*find(view, self.candidates(view), KINDS), *self._judge_hits(view)]
         units = mark(view, hits)
