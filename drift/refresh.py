@@ -60,7 +60,8 @@ from drift.records.registration import (
 )
 from drift.records.run import run_id
 from drift.records.scores import Scoring, rescore_nights
-from drift.records.sealing import OpenRun, label_run, rescore, seal_run
+from drift.records.sealing import OpenRun, label_run, label_unread, rescore, seal_run
+from drift.records.shapes import load_coder
 from drift.records.store import Store, append_rows
 
 #: Largest share of the arms that may be missing or failed in a run that is not partial.
@@ -127,6 +128,7 @@ class Record:
         self.panel, self.root, self.clock = panel, root, clock
         self.store, self.ledger = Store(folder), Ledger(folder)
         self.judge: Judge = load_judge(root / "config" / "judge")
+        self.coder = load_coder(root, self.judge)
         self.bank_file = root / "config" / "probe_bank.json"
         self.notes: list[str] = []
         self.truth: phantom.Truth | None = None
@@ -279,6 +281,10 @@ class Record:
         before = in_force(self.store, self.ledger)
         return self._present(before.body["alarm"]["seed"], before)[1] if before else []
 
+    def code_shapes(self) -> list[str]:
+        """Say the shapes of the refusals in every run that this coder has not read."""
+        return label_unread(self.store, self.ledger, self.coder, clock=self.clock)
+
     def rescore(self) -> list[dict[str, str]]:
         """Label every sealed run with the present judge; see :func:`records.sealing.rescore`."""
         return rescore(self.store, self.ledger, self.judge, clock=self.clock)
@@ -369,6 +375,7 @@ class Record:
             outcome.problem(self._unheard(current))
         elif not outcome.paused:
             self._seal(current, registration)
+            self.code_shapes()
             outcome.sealed = True
             self._report_missing(current, outcome)
             if again := self._in_slot_before(current):

@@ -53,7 +53,8 @@ def test_a_sealed_run_verifies_and_its_reading_has_denominators(
     folder = make_runs(project, clock, 2, lambda r: r.model == "lab/subject" and "1989" in r.prompt)
     found = verify_record(folder, root=project)
     assert found.problems == [] and found.assurance == "complete"
-    assert (found.runs, found.responses, found.labels) == (2, 370, 370)
+    # A label for each response, and a shape for each of the five refusals.
+    assert (found.runs, found.responses, found.labels) == (2, 370, 370 + 5)
     models = json.loads(sorted(folder.glob("readings/*"))[-1].read_bytes())["models"]
     rate = models["subject"]["canonical"]
     assert (rate["refused"], rate["n"], rate["excluded"]) == (1, 34, {})
@@ -420,10 +421,12 @@ def test_rules_that_move_no_label_leave_the_series_open(project: Path, clock: Ti
         run(project, clock)
     folder = project / "data" / "test"
     assert {row["series"] for row in read_rows(Store(folder).churn)} == {1}
-    assert len(list((folder / "labels").iterdir())) == 2
+    # Of each set of rules, labels and shapes: what is a refusal is part of what a shape is.
+    assert len(list((folder / "labels").glob("rules-*"))) == 2
+    assert len(list((folder / "labels").glob("shapes-*"))) == 2
     found = verify_record(folder, root=project)
     assert found.problems == [] and found.assurance == "partial"
-    assert found.labels_not_rederivable == 288
+    assert found.labels_not_rederivable == 288 + 4
 
 
 def test_labels_that_move_close_the_series_they_belong_to_and_no_later_one(

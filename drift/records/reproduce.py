@@ -17,7 +17,8 @@ from typing import Any
 
 import orjson
 
-from drift.judging import Judge, load_judge
+from drift.judging import Judge
+from drift.judging.labeller import Labeller
 from drift.judging.ladder import ladder_judge, load_rubric
 from drift.records.batch import outcome_rows, registered_ladders, sealed_batches
 from drift.records.derive import Fold, derived_files
@@ -27,6 +28,7 @@ from drift.records.registration import registered_bank
 from drift.records.rescored import ABSENT, misstated
 from drift.records.run import label_rows
 from drift.records.scores import Scoring, scores_again, sealed_nights
+from drift.records.shapes import load_labellers
 from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes, read_rows
 from drift.records.verify import RunJob, run_jobs
 
@@ -94,14 +96,16 @@ def reproduce_record(
     scratch.mkdir(parents=True)
     for part in ("transcripts", "corpora"):
         (scratch / part).symlink_to((folder / part).resolve())
-    labeller = _Labeller(store, made, load_judge(root / "config" / "judge"), _prompts(store, lines))
+    labellers = load_labellers(root)
+    labeller = _Labeller(store, made, labellers, _prompts(store, lines))
     jobs = run_jobs(lines)
     for found.runs, (labels, taken) in enumerate(spread(labeller, jobs, workers), start=1):
         found.labels += labels
         found.labels_taken += taken
         if progress:
             progress(found.runs, len(jobs))
-    for labels, taken in _words(store, made, labeller.judge, lines, root=root):
+    judge = next(it for it in labellers.values() if isinstance(it, Judge))
+    for labels, taken in _words(store, made, judge, lines, root=root):
         found.labels += labels
         found.labels_taken += taken
     fold = Fold(made)
@@ -127,7 +131,7 @@ class _Labeller:
 
     store: Store
     made: Store
-    judge: Judge
+    labellers: dict[str, Labeller]
     prompts: dict[str, dict[str, str]]
 
     def __call__(self, job: RunJob) -> tuple[int, int]:
@@ -136,9 +140,9 @@ class _Labeller:
         count = taken = 0
         for line in lines:
             name = judge_folder(line["judge"])
-            if line["judge"]["rules"] == self.judge.rules_hash:
+            if judge := self.labellers.get(line["judge"]["rules"]):
                 answers = read_rows(self.store.transcript(run["run"]))
-                rows = label_rows(self.judge, answers, self.prompts[run["registration"]])
+                rows = label_rows(judge, answers, self.prompts[run["registration"]])
                 data = b"".join(map(dump_line, rows))
             else:
                 data = read_bytes(self.store.labels(name, run["run"]))

@@ -98,7 +98,9 @@ def test_a_record_can_be_read_as_if_a_later_judge_had_been_the_registered_one(
         moved = made.rescore()
     lines = list(Ledger(folder).backwards())[::-1]
     first, second = dict.fromkeys(
-        line.body["judge"]["rules"] for line in lines if line.kind == "labels"
+        line.body["judge"]["rules"]
+        for line in lines
+        if line.kind == "labels" and line.body["judge"]["id"] == "rules"
     )
     store = Store(folder)
     registered = [derived for _, derived in derive_all(store, lines)]

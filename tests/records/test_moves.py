@@ -128,7 +128,7 @@ def test_what_people_coded_is_compared_alone_and_closes_no_series(copy: Path) ->
     """The coder and the label are made up: one refusal of the full run, read as an answer."""
     store, ledger = Store(folder(copy)), Ledger(folder(copy))
     first = min(store.folder.glob("labels/*/*")).stem
-    (path,) = store.folder.glob(f"labels/*/{first}.jsonl")
+    (path,) = store.folder.glob(f"labels/rules-*/{first}.jsonl")
     rows = read_rows(path)
     judged = next(row for row in rows if row["label"] == "refused")
     text = next(

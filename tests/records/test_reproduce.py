@@ -17,7 +17,9 @@ from drift.records.reproduce import Reproduction, reproduce_record
 from drift.records.store import Store
 
 #: Labels, readings, and the three logs.
-FILES = 3 + 3 + 3
+FILES = 3 + 3 + 3 + 3
+#: Refusals in the three runs, each of which has a shape.
+SHAPES = 12
 
 
 def again(project: Path) -> Reproduction:
@@ -48,8 +50,8 @@ def edit(path: Path, change: Callable[[Any], None], line: int | None = None) -> 
 def test_an_untouched_record_is_made_again_byte_for_byte(made: Path, tmp_path: Path) -> None:
     found = again(made)
     assert found.difference is None
-    assert (found.runs, found.files, found.labels) == (3, FILES, 288 + 82 + 82)
-    assert str(found) == "test: 3 runs, 452 labels, 9 files derived again: equal byte for byte"
+    assert (found.runs, found.files, found.labels) == (3, FILES, 288 + 82 + 82 + SHAPES)
+    assert str(found) == "test: 3 runs, 464 labels, 12 files derived again: equal byte for byte"
 
 
 def test_nothing_that_was_derived_before_is_read_to_derive_it_again(copy: Path, made: Path) -> None:
@@ -150,8 +152,8 @@ def test_labels_of_a_judge_that_is_not_here_are_taken_as_stored_and_counted(copy
     rules.write_text(rules.read_text(encoding="utf-8") + "\n# another judge\n", encoding="utf-8")
     found = again(copy)
     assert found.difference is None
-    assert found.labels_taken == found.labels == 452
-    assert "(452 of them taken as stored)" in str(found)
+    assert found.labels_taken == found.labels == 464
+    assert "(464 of them taken as stored)" in str(found)
 
 
 def test_a_record_without_a_run_has_nothing_to_differ_in(copy: Path) -> None:
