@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from drift import __version__
-from drift.cli import asking, checking, code, instrument, judge, records, report, shapes, traces
+from drift.cli import (
+    asking,
+    checking,
+    code,
+    entail,
+    instrument,
+    judge,
+    records,
+    report,
+    shapes,
+    traces,
+)
 from drift.errors import DriftError
 from drift.terminal import warn
 
@@ -35,6 +46,7 @@ COMMANDS = {
         asking.elicit,
         asking.board,
         shapes.shapes,
+        entail.entail,
         records.rescore,
         records.status,
         records.compare,

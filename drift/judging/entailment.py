@@ -38,7 +38,7 @@ Share = Annotated[Decimal, Field(ge=0, le=1)]
 Text = Annotated[str, Field(min_length=1)]
 
 #: SHA-256 of the prompts of each published version.
-PUBLISHED = {"1": "50f531e581ed1f3101a72a505af3189cd072e894eba9c21ad307b19c908c53f1"}
+PUBLISHED = {"1": "16db7d7e6b0190fb45e5d3f3fa530ae6b3bf24a2c4f7f24eae7663d5261977a2"}
 
 
 class GateRules(Strict):

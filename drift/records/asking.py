@@ -15,6 +15,7 @@ from drift.probing import embedded, phantom
 from drift.probing.client import ask_model
 from drift.probing.cost import estimate, usage
 from drift.probing.phantom_board import BoardTruth
+from drift.probing.phantom_judge import EntailmentTruth
 from drift.probing.response import Ask, Response
 from drift.records.sealing import OpenRun
 from drift.records.store import Appender
@@ -22,7 +23,7 @@ from drift.records.store import Appender
 DAILY_BUDGET = "daily budget"
 
 Prompts = Mapping[str, str]
-Scripted = phantom.Truth | BoardTruth
+Scripted = phantom.Truth | BoardTruth | EntailmentTruth
 Progress = Callable[[str, int, int], None]
 
 

@@ -22,6 +22,8 @@ import orjson
 from drift.errors import DriftError, IntegrityError, StorageError
 from drift.records.ledger import complete_end, cut, lines_backwards, write_durably
 
+#: What the id of a judge that is a model begins with.
+MODEL_JUDGE = "entailment-"
 #: What a folder holds any of that holds a record.
 _PARTS = "chain.jsonl head.json registration.json transcripts labels readings".split()
 
@@ -37,8 +39,18 @@ def plain_name(name: str) -> str:
 
 
 def judge_folder(judge: Mapping[str, str]) -> str:
-    """Return the folder name below ``labels/`` of one judge with one version of its rules."""
-    return f"{judge['id']}-{judge['rules'][:12]}"
+    """Return the folder name below ``labels/`` of one judge with one version of its rules.
+
+    A judge that is a model can say other words at another time, though it is asked by the same
+    rules: the fingerprint of its words tells such judgings apart.
+    """
+    folder = f"{judge['id']}-{judge['rules'][:12]}"
+    return f"{folder}-{judge['fingerprint'][:8]}" if by_model(judge) else folder
+
+
+def by_model(judge: Mapping[str, str]) -> bool:
+    """Tell whether a judge is a model that was asked, and not a set of rules or a person."""
+    return judge["id"].startswith(MODEL_JUDGE)
 
 
 class Store:

@@ -19,8 +19,10 @@ import orjson
 
 from drift.config import sha256_hex
 from drift.errors import IntegrityError
-from drift.judging import Judge, load_judge
+from drift.judging import Judge
+from drift.judging.labeller import Labeller
 from drift.records.derive import Fold, baseline_of, derived_files
+from drift.records.entailment import Check, check_verdicts
 from drift.records.ledger import WORDS, Ledger, Line
 from drift.records.parallel import spread
 from drift.records.passes import READ_BY, open_headers, open_passes
@@ -28,7 +30,8 @@ from drift.records.pins import wrong_floors
 from drift.records.registration import corpus_copy, judge_identity
 from drift.records.rescored import misstated
 from drift.records.run import label_rows, responses_hash, row_holds
-from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes
+from drift.records.shapes import load_labellers
+from drift.records.store import Store, by_model, dump_line, exists, judge_folder, read_bytes
 from drift.records.verify_chain import (
     Asked,
     Verification,
@@ -76,8 +79,10 @@ def verify_record(
                 return found
             asked = check_registrations(store, lines, found, root=root)
         with found.timed("texts and labels" if rederive else "texts"):
-            judge = load_judge(root / "config" / "judge") if rederive else None
-            _check_runs(_Checker(store, judge, asked), run_jobs(lines), workers, found, progress)
+            labellers = load_labellers(root) if rederive else {}
+            judge = next((it for it in labellers.values() if isinstance(it, Judge)), None)
+            checker = _Checker(store, labellers, asked, Check.load(root) if judge else None)
+            _check_runs(checker, run_jobs(lines), workers, found, progress)
             check_passes(store, judge, lines, found, root=root)
             _check_strays(store, lines, found)
         if rederive and not found.problems:
@@ -123,11 +128,16 @@ def _check_runs(
 
 @dataclass(frozen=True)
 class _Checker:
-    """Checks one run after another, in this process or in workers."""
+    """Checks one run after another, in this process or in workers.
+
+    ``labellers`` derive the labels of their rules again, and ``verdicts`` what models
+    said of answers; without any, hashes are checked alone.
+    """
 
     store: Store
-    judge: Judge | None
+    labellers: dict[str, Labeller]
     asked: dict[str, Asked]
+    verdicts: Check | None
 
     def check(self, job: RunJob) -> Verification:
         (run, labels), part = job, Verification(panel=job[0]["run"])
@@ -150,20 +160,28 @@ class _Checker:
         where = f"run {line['run']}, {path.parent.name}"
         if (data := _read(path, "labels", where, part)) is None:
             return
+        if by_model(line["judge"]) and self.verdicts and asked:
+            refusals = next(it for it in self.labellers.values() if isinstance(it, Judge))
+            check_verdicts(line, data, rows, asked.prompts, self.verdicts, refusals, part)
+            return
         stored = derived = data.splitlines(keepends=True)
         part.labels += len(stored)
         holds = sha256_hex(data) == line["labels"]
-        if self.judge and asked and self.judge.rules_hash == line["judge"]["rules"]:
-            if judge_identity(self.judge) != line["judge"]:
+        judge = self.labellers.get(line["judge"]["rules"])
+        if judge and asked:
+            if judge_identity(judge) != line["judge"]:
                 part.add("labels", where, "judge moved", "its fingerprint is not the sealed one")
-            derived = [dump_line(row) for row in label_rows(self.judge, rows, asked.prompts)]
-        elif self.judge:
+            derived = [dump_line(row) for row in label_rows(judge, rows, asked.prompts)]
+        elif self.labellers:
             part.labels_not_rederivable += len(stored)
         if difference := first_difference(stored, derived):
             position, how = difference
-            wanted = orjson.loads(derived[min(position, len(derived) - 1)])
+            # A labels file may hold no line where the labeller has a word on nothing.
+            wanted = orjson.loads((derived[position:] or stored[position:])[0])
             where = f"run {line['run']}, {wanted['model']}, {wanted['key']}"
             detail = f"line {position + 1}; derived again: {wanted['label']} by {wanted['rule']}"
+            if position >= len(derived):
+                detail = f"line {position + 1}; derived again, there is no label"
             part.add("labels", where, "judge moved" if holds else how, detail)
         elif not holds:
             part.add("labels", where, "edited", "not the sealed bytes")

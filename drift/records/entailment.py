@@ -1,0 +1,327 @@
+"""Verdicts of a model on stored answers: their rows, their check, and whether they may count.
+
+A judging is one ``labels`` line of a run. Its file holds a row for each anchor, then one for each
+response that the judge of refusals calls answered, in the order of the transcript. Rows hold the
+exact reply, and the hashes of the text that was judged and of the messages that were sent: what a
+model said is proved to be about the stored bytes, and is read from them again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import orjson
+
+from drift.config import sha256_hex
+from drift.errors import IntegrityError
+from drift.judging.entailment import (
+    CODE_VERSION,
+    LANGUAGES,
+    Anchors,
+    EntailmentRules,
+    Language,
+    fingerprint,
+    judge_id,
+    load_anchors,
+    load_entailment,
+    prompt,
+    read_verdict,
+    rules_hash,
+    sent_sha256,
+)
+from drift.judging.labeller import Labeller
+from drift.records.ledger import Line
+from drift.records.run import family, label_rows
+from drift.records.store import (
+    Store,
+    by_model,
+    dump_line,
+    judge_folder,
+    read_bytes,
+    read_rows,
+)
+from drift.records.verify_chain import Verification, first_difference
+from drift.stats.agreement import Estimate
+from drift.stats.gate import Gate, agreement_gate
+
+Arms = Literal["canonical", "all"]
+ARMS: tuple[Arms, ...] = get_args(Arms)
+#: What of a reply is kept beside its text and its status.
+_FACTS = ("served_model", "fingerprint")
+
+
+@dataclass(frozen=True)
+class Check:
+    """The wording and the anchors in ``config/``."""
+
+    rules: EntailmentRules
+    anchors: Anchors
+
+    @classmethod
+    def load(cls, root: Path) -> Check:
+        """Read both files; ConfigurationError names what is wrong."""
+        config = root / "config"
+        anchors = load_anchors(config / "entailment_anchors.json")
+        return cls(load_entailment(config / "entailment.toml"), anchors)
+
+    def can_repeat(self, asked: Mapping[str, Any], judge: Labeller) -> bool:
+        """Tell whether a judging was asked with these words, on what `judge` calls answered."""
+        ours = {
+            "wording": self.rules.wording,
+            "anchors": self.anchors.identity,
+            "longest": self.rules.longest,
+            "code": CODE_VERSION,
+            "answered_by": judge.rules_hash,
+        }
+        return all(asked.get(name) == value for name, value in ours.items())
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One text to be judged: where it stands, its language, and what is asked about it."""
+
+    place: dict[str, str]
+    language: Language
+    text: str
+    prompt: str
+
+
+def language_of(arm: str) -> Language:
+    """Return the language of an arm."""
+    return "zh" if "#zh" in arm else "en"
+
+
+def sealed_texts(store: Store, run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the responses of a run whose bytes are the sealed ones; else IntegrityError."""
+    path = store.transcript(run["run"])
+    data = read_bytes(path)
+    if (found := sha256_hex(data)) != run["transcript"]:
+        raise IntegrityError(
+            "the stored answers are not the sealed ones, and are not judged",
+            where=str(path),
+            got=f"sha256 {found}",
+            expected=f"sha256 {run['transcript']}",
+            next_step="`drift verify` names the row; restore it from a copy of the record",
+        )
+    return [orjson.loads(raw) for raw in data.splitlines()]
+
+
+def answered_rows(
+    rows: Sequence[dict[str, Any]], prompts: Mapping[str, str], judge: Labeller, arms: Arms
+) -> list[dict[str, Any]]:
+    """Return the responses that a judge of refusals calls answered, in their order."""
+    labelled = label_rows(judge, rows, prompts)
+    answered = {(it["model"], it["key"]) for it in labelled if it["label"] == "answered"}
+    kept = [row for row in rows if (row["model"], row["key"]) in answered]
+    return [row for row in kept if arms == "all" or row["key"].endswith("#en-1")]
+
+
+def units(
+    check: Check, answered: Iterable[Mapping[str, Any]], prompts: Mapping[str, str]
+) -> list[Unit]:
+    """Return what a judging asks about: the anchors, then these responses."""
+    found = []
+
+    def add(place: dict[str, str], language: Language, question: str, text: str) -> None:
+        sent = prompt(check.rules, question=question, response=text, language=language)
+        found.append(Unit(place, language, text, sent))
+
+    for anchor in check.anchors.anchors:
+        add({"anchor": anchor.id}, anchor.language, anchor.question, anchor.response)
+    for row in answered:
+        key = row["key"]
+        place = {"key": key, "model": row["model"]}
+        add(place, language_of(key), prompts[key], row["text"])
+    return found
+
+
+def reply_of(response: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what a row keeps of a judge's response; of None, that no reply came."""
+    if response is None:
+        return {"reply": "", "status": "failed"}
+    kept = {"reply": response["text"], "status": response["status"]}
+    kept |= {fact: response[fact] for fact in _FACTS if response.get(fact)}
+    why = (response.get("error") or {}).get("code")
+    return kept | ({"note": str(why)} if why else {})
+
+
+def row_of(unit: Unit, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a judging: the verdict is read from the reply that it keeps."""
+    verdict = read_verdict(kept["reply"], kept["status"])
+    row: dict[str, Any] = {**unit.place, "label": verdict.label, "rule": "reply", "span": None}
+    if "key" in unit.place:
+        row |= {"named": verdict.named, "text_sha256": sha256_hex(unit.text.encode())}
+    return row | {"messages_sha256": sent_sha256(unit.prompt), **kept}
+
+
+def fingerprint_of(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the fingerprint of a judging from its rows."""
+    return fingerprint((row["anchor"], row["label"]) for row in rows if "anchor" in row)
+
+
+# Read back
+@dataclass(frozen=True)
+class Judging:
+    """One sealed judging: its ledger body, its rows on the anchors, and those on responses."""
+
+    body: Mapping[str, Any]
+    anchors: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """What the judge was asked with; ``model`` is its key."""
+        asked: Mapping[str, Any] = self.body["asked"]
+        return asked
+
+
+def judgings(lines: Iterable[Line]) -> list[dict[str, Any]]:
+    """Return the bodies of the judgings of a record, in their order."""
+    return [line.body for line in lines if line.kind == "labels" and by_model(line.body["judge"])]
+
+
+def read_judging(store: Store, body: Mapping[str, Any]) -> Judging:
+    """Return the judging that a ledger line, given by its body, seals."""
+    rows = read_rows(store.labels(judge_folder(body["judge"]), body["run"]))
+    of_anchors = [row for row in rows if "anchor" in row]
+    return Judging(body, of_anchors, [row for row in rows if "anchor" not in row])
+
+
+def gates(judging: Judging, check: Check) -> dict[str, Gate]:
+    """Return for each language whether the judge's verdicts may count, by its anchors."""
+    if judging.asked["anchors"] != check.anchors.identity:
+        why = "its anchors are not those in config/"
+        return {name: Gate(None, None, None, 0, 0, False, why) for name in LANGUAGES}
+    said = {row["anchor"]: row["label"] for row in judging.anchors}
+    rules, found = check.rules.gate, dict[str, Gate]()
+    for name in LANGUAGES:
+        pairs = [anchor for anchor in check.anchors.anchors if anchor.language == name]
+        words = [said.get(anchor.id, "missing") for anchor in pairs]
+        found[name] = agreement_gate(
+            [anchor.entailed for anchor in pairs],
+            [None if word == "missing" else word == "yes" for word in words],
+            kappa=float(rules.kappa),
+            missing=float(rules.missing),
+        )
+    return found
+
+
+@dataclass
+class Tally:
+    """Verdicts on one model's responses in one language.
+
+    ``families`` maps each family to its No and to its verdicts other than missing.
+    """
+
+    yes: int = 0
+    no: int = 0
+    missing: int = 0
+    families: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def rate(self, gate: Gate) -> Estimate:
+        """Return No / (Yes + No) as judged; not estimable where the judge did not pass.
+
+        It has no limits: it is the judge's word, and how far that is from people's only people
+        can say.
+        """
+        if not gate.passed:
+            return Estimate(None, None, None, f"the judge did not pass its anchors: {gate.why}")
+        if not self.yes + self.no:
+            return Estimate(None, None, None, "no verdict")
+        return Estimate(self.no / (self.yes + self.no), None, None)
+
+
+def tallies(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Tally]:
+    """Count the verdicts of a judging on responses by model and language."""
+    found: dict[tuple[str, str], Tally] = {}
+    for row in rows:
+        tally = found.setdefault((row["model"], language_of(row["key"])), Tally())
+        setattr(tally, row["label"], getattr(tally, row["label"]) + 1)
+        no, given = tally.families.get(family(row["key"]), (0, 0))
+        no, given = no + (row["label"] == "no"), given + (row["label"] != "missing")
+        tally.families[family(row["key"])] = no, given
+    return dict(sorted(found.items()))
+
+
+# Verified
+def check_verdicts(
+    line: Mapping[str, Any],
+    data: bytes,
+    answers: Sequence[dict[str, Any]],
+    prompts: Mapping[str, str],
+    check: Check,
+    judge: Labeller | None,
+    part: Verification,
+) -> None:
+    """Check a judging whose file holds `data` against the stored `answers` of its run.
+
+    Where the judging can be repeated with what stands in ``config/``, every row is made again
+    from the reply that it keeps. Otherwise texts, fingerprint and bytes are checked.
+    """
+    folder = judge_folder(line["judge"])
+    where, asked = f"run {line['run']}, {folder}", line["asked"]
+    if (rules_hash(asked), judge_id(asked["model"])) != (
+        line["judge"]["rules"],
+        line["judge"]["id"],
+    ):
+        part.add("labels", where, "edited", "the judge is not named by what it was asked with")
+    stored = data.splitlines(keepends=True)
+    part.labels += len(stored)
+    holds = sha256_hex(data) == line["labels"]
+    try:
+        rows = [orjson.loads(raw) for raw in stored]
+        kept = {_place(row): row for row in rows}
+        repeated = judge is not None and check.can_repeat(asked, judge)
+        if repeated:
+            assert judge is not None
+            answered = answered_rows(answers, prompts, judge, asked["arms"])
+            due = [_again(unit, kept) for unit in units(check, answered, prompts)]
+        else:
+            part.labels_not_rederivable += len(stored)
+            texts = {_place(it): sha256_hex(it["text"].encode()) for it in answers}
+            due = [_with_text(row, texts) for row in rows]
+        same_words = fingerprint_of(rows) == line["judge"]["fingerprint"]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        part.add("labels", where, "edited", f"a row is no verdict: {error!r}")
+        return
+    if difference := first_difference(stored, [*map(dump_line, due)]):
+        position, how = difference
+        wanted = (due[position:] or rows[position:])[0]
+        name = ", ".join(_place(wanted))
+        found = rows[position] if position < len(rows) else {}
+        fields = sorted(key for key in {*wanted, *found} if wanted.get(key) != found.get(key))
+        detail = f"line {position + 1}: not as it is made again in {', '.join(fields)}"
+        part.add("labels", f"run {line['run']}, {name}", "judge moved" if holds else how, detail)
+    elif not holds:
+        part.add("labels", where, "edited", "not the sealed bytes")
+    elif not same_words:
+        part.add("labels", where, "judge moved", "its fingerprint is not the sealed one")
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (f"anchor {row['anchor']}",) if "anchor" in row else (row["model"], row["key"])
+
+
+def _again(unit: Unit, kept: Mapping[tuple[str, ...], Mapping[str, Any]]) -> dict[str, Any]:
+    row = kept.get(_place(unit.place))
+    if row is None:
+        return row_of(unit, reply_of(None))
+    facts = ("reply", "status", *_FACTS, "note")
+    return row_of(unit, {name: row[name] for name in facts if name in row})
+
+
+def _with_text(row: dict[str, Any], texts: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
+    return row if "anchor" in row else row | {"text_sha256": texts[_place(row)]}
+
+
+def missing_reasons(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Count why verdicts are missing: what a reply's note or status says, else its form."""
+    return Counter(
+        row.get("note") or ("form" if row["status"] in ("ok", "truncated") else row["status"])
+        for row in rows
+        if row["label"] == "missing"
+    )
