@@ -36,14 +36,14 @@ def judges(entailed: Entailed) -> Markup:
         instrument, wording = asked["instrument"], asked["wording"]
         what = [f"requested as {instrument['model']}"]
         if instrument.get("weights_sha256"):
-            what.append(html(f"weights {HASH}", instrument["weights_sha256"]))
+            what.append(f"weights {instrument['weights_sha256']:.16}")
         parameters = instrument.get("parameters", {})
         what += [f"{name} {value}" for name, value in sorted(parameters.items())]
         same = wording == entailed.check.rules.wording
         shown.append(
             {
                 "Judge": one.model,
-                "Asked as": joined(what, ", "),
+                "Asked as": ", ".join(what),
                 "Wording": html(
                     f"{{}}, {HASH}{{}}",
                     *(wording["version"], wording["sha256"], "" if same else ", not the present"),
@@ -86,17 +86,16 @@ def gate(entailed: Entailed) -> Markup:
     for one in entailed.judges:
         for language, found in one.gates.items():
             rows.append(_gate_row(one, language, found))
-            verdict = "passed" if found.passed else "failed"
-            mark = '<b class="drift-{}">{}</b>{}'
-            why = html(": {}", found.why) if found.why else ""
+            mark = ("yes", "passed") if found.passed else ("no", "failed")
             shown.append(
                 {
                     "Judge": one.model,
                     "Language": LANGUAGES[language],
-                    "Gate": html(mark, "yes" if found.passed else "no", verdict, why),
+                    "Gate": html('<b class="drift-{}">{}</b>', *mark),
                     "Kappa": _kappa(found),
                     "Anchors": found.n,
                     "Without a verdict": found.missing,
+                    "Why": found.why or "",
                 }
             )
     said = html(
@@ -127,8 +126,8 @@ def _gate_row(one: Judged, language: str, found: Gate) -> dict[str, Any]:
 def _kappa(found: Gate) -> Markup:
     if found.kappa is None:
         return html("not estimable")
-    said = f"[{found.low:.2f}, {found.high:.2f}]".replace(" ", "\N{NO-BREAK SPACE}")
-    return html("<b>{:.2f}</b> {}", found.kappa, said.replace("-", "\N{MINUS SIGN}"))
+    said = f"{found.kappa:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    return html("{}", said.replace(" ", "\N{NO-BREAK SPACE}").replace("-", "\N{MINUS SIGN}"))
 
 
 def _characteristic(entailed: Entailed) -> Markup:
@@ -172,7 +171,7 @@ def confusions(entailed: Entailed) -> Markup:
     for judge, of in counts.groupby("entailment_judge", sort=False):
         kinds = dict.fromkeys(zip(of.anchor_entailed, of.anchor_kind, strict=True))
         lines = []
-        for right, kind in sorted(kinds, reverse=True):
+        for right, kind in sorted(kinds, key=lambda it: (not it[0], it[1])):
             cells = of[(of.anchor_entailed == right) & (of.anchor_kind == kind)]
             said = {
                 word: int(cells[cells.verdict_said == word].anchors_said.sum()) for word in SAID

@@ -128,6 +128,7 @@ def agreement(entailed: Entailed) -> Markup:
         said = f"not estimable: {found.reason}"
         if found.estimate is not None:
             said = f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]"
+            said = said.replace(" ", "\N{NO-BREAK SPACE}").replace("-", "\N{MINUS SIGN}")
         shown.append(
             {"Judges": f"{one.model} and {other.model}", "Both asked": len(both)}
             | {"Both gave a verdict": len(given), "The same": alike, "Kappa": said}

@@ -180,8 +180,7 @@ def _long(
 @of_shapes
 def against_topic(shaped: Shaped, *, draws: int, seed: int) -> Markup:
     """Return how much of the variation of shapes goes with the model, and with the topic."""
-    events = shaped.events
-    events = events[events.variant == "en-1"]
+    events = shaped.coded[shaped.coded.variant == "en-1"]
     labs = sorted({*events.lab})
     by = "lab" if len(labs) > 1 else "model"
     # One refusal of a family stands for a lab: that of its first model in the panel's order.

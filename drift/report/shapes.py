@@ -81,8 +81,11 @@ def _narrow_said(shaped: Shaped) -> Markup:
     page = Markup('page <a href="entailment.html">entailment</a>')
     if counted := shaped.entailed.counted(shaped.full):
         said = "<p><code>scope-narrow</code> is what {} says of answers ({}), and so is counted "
-        said += "with the refusals in all that follows, but over the runs. {}</p>"
-        judges = " and ".join(f"{of.model} ({LANGUAGES[it]})" for it, of in counted.items())
+        said += "with the refusals by model, topic, language and wording below. {}</p>"
+        languages: dict[str, list[str]] = {}
+        for name, one in counted.items():
+            languages.setdefault(one.model, []).append(LANGUAGES[name])
+        judges = " and ".join(f"{it} ({', '.join(of)})" for it, of in languages.items())
         read = all(one.corrections.reason is None for one in counted.values())
         mark = "People have read some of these verdicts." if read else UNVERIFIED
         return html(said, judges, page, mark)
@@ -117,7 +120,7 @@ def distribution(shaped: Shaped, caption: str) -> Markup:
             "Model": drawn.model,
             "Shape": drawn["shape"],
             "Responses": drawn.shape_count,
-            "Of refusals": drawn.refusals,
+            "Of all": drawn.refusals,
             "Families with it": [f"{row.families_with} of {row.families}" for row in each(drawn)],
             "Share": [share_text(row) for row in each(drawn)],
         }
@@ -128,7 +131,7 @@ def distribution(shaped: Shaped, caption: str) -> Markup:
 
 def _note(row: Any) -> str:
     few = ", small n" if row.small_n else ""
-    return f"{row.refusals} refusals of {row.families} families{few}"
+    return f"{row.refusals} responses of {row.families} families{few}"
 
 
 def _width(found: pd.DataFrame) -> Markup:
@@ -199,7 +202,7 @@ def _cells(shaped: Shaped, found: pd.DataFrame, by: Sequence[str]) -> Markup:
     for _, group in found.groupby([*by], sort=False):
         first = next(each(group))
         row: dict[str, Any] = {HEADS[name]: getattr(first, name) for name in by}
-        row["Refusals, families"] = html("{}, {}{}", first.refusals, first.families, _few(group))
+        row["Responses, families"] = html("{}, {}{}", first.refusals, first.families, _few(group))
         of = {it.shape: it for it in each(group)}
         row |= {name: _cell(shaped, of[name]) for name in shaped.present}
         rows.append(row)

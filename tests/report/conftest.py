@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import report.boarding
 import report.climbing
+import report.shaping
 import report.synthetic
 
 from drift.judging import load_judge
@@ -121,6 +122,20 @@ def boarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", _without_quarto())
         build_site(root=root, records=[RecordRef("test", root / "data" / "test")])
+    return root
+
+
+@pytest.fixture(scope="session")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A built project whose record ``test`` has shapes in every run, and two judges of one."""
+    root = copy_project(tmp_path_factory.mktemp("judged"))
+    keep(root, "shapes", "entailment", "transcripts")
+    report.shaping.shaped(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", _without_quarto())
+        build_site(
+            root=root, records=[RecordRef(it, root / "data" / it) for it in ("test", "none")]
+        )
     return root
 
 

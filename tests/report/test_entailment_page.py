@@ -15,6 +15,7 @@ import pytest
 import report.shaping
 import report.synthetic
 from conftest import ROOT
+from report.test_browser import UNFOLD, serious
 
 from drift.records.people import Correction, Corrections
 from drift.records.run import transcript_bytes
@@ -124,7 +125,11 @@ def test_a_judge_that_says_yes_to_all_fails_and_one_that_errs_little_passes(
         assert frame.gate_kappa[BAD, language] <= 0.1
     assert frame.anchors_missing[BAD, "en"] > 0
     words = visible(entailment.gate(entailed))
-    assert "failed : kappa" in words and "verdicts are missing, more than 10%" in words
+    assert (
+        "failed" in words
+        and "is below 0.7" in words
+        and "verdicts are missing, more than 10%" in words
+    )
 
 
 def test_the_gate_says_how_often_a_judge_of_known_kappa_would_pass(entailed: Entailed) -> None:
@@ -338,7 +343,7 @@ def test_answers_to_another_question_join_the_shapes_only_by_a_judge_that_passed
     assert (shaped.events["shape"] == "scope-narrow").sum() == due > 0
     assert len(shaped.events) == len(shaped.coded) + due
     said = visible(shapes.meanings(shaped))
-    assert f"scope-narrow is what {GOOD} (English) and {GOOD} (Chinese) says" in said
+    assert f"scope-narrow is what {GOOD} (English, Chinese) says" in said
     assert "Unverified : no person has read any of these verdicts" in said
     text = str(shape_evidence.examples(shaped).text)
     assert "unverified; answered, says the judge: What is &lt;script" in text.replace(
@@ -387,3 +392,45 @@ def test_only_the_newest_judging_by_a_judge_is_shown_and_others_are_counted(
     assert [one.model for one in again.judges] == [BAD, GOOD]
     assert not any(gate.passed for gate in again.judges[1].gates.values())
     assert "the record holds 1 more" in visible(entailment.judges(again))
+
+
+# In a browser: both pages, of a record with hostile texts.
+
+SITE = "report/test/{}.html"
+pages = pytest.mark.parametrize("page", ["shapes", "entailment"])
+
+
+@pytest.mark.browser
+@pages
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_is_quiet_readable_and_no_wider_than_a_phone(
+    judged: Path, visit: Callable[..., Any], page: str, scheme: str
+) -> None:
+    site = judged / "report" / "_site"
+    tab = visit(SITE.format(page), site=site, scheme=scheme, width=375)
+    assert serious(tab, scheme) == []
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 375
+    assert tab.evaluate("window.pwned") is None
+    assert tab.locator("main :is(script:not([type='application/json']), iframe, img)").count() == 0
+    assert tab.locator("#forged, #raw, #forged-div").count() == 0
+
+
+@pytest.mark.browser
+@pages
+def test_an_example_leads_to_the_transcript_that_it_is_from(
+    judged: Path, visit: Callable[..., Any], page: str
+) -> None:
+    tab = visit(SITE.format(page), site=judged / "report" / "_site")
+    tab.evaluate(UNFOLD)
+    link = tab.locator(".drift-response a[href^='transcripts.html#']").first
+    name = link.text_content().partition("#")[0]
+    link.click()
+    tab.wait_for_url("**/transcripts.html#*")
+    assert tab.url.partition("#")[2] == name.replace("/", "-")
+    assert tab.locator(f"[id='{tab.url.partition('#')[2]}']").count() == 1
+
+
+@pages
+def test_a_record_without_a_run_has_the_page_and_it_says_so(judged: Path, page: str) -> None:
+    text = (judged / "report" / "_site" / "report" / "none" / f"{page}.html").read_text()
+    assert "This record holds no run yet" in text

@@ -423,7 +423,7 @@ FITS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def columns(built: Path, boarded: Path) -> dict[str, list[Any]]:
+def columns(built: Path, boarded: Path, judged: Path) -> dict[str, list[Any]]:
     """The known values of every column of every download of the built sites.
 
     No record of them has a truth, a plan or a batch: those tables are of shipped ones.
@@ -431,7 +431,7 @@ def columns(built: Path, boarded: Path) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     tables = [
         json.loads(path.read_bytes())
-        for root in (built, boarded)
+        for root in (built, boarded, judged)
         for path in root.glob("report/_site/report/*/data/*.json")
     ]
     for one in tables:

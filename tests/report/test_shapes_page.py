@@ -94,7 +94,7 @@ def test_few_families_are_marked_and_what_they_cannot_show_is_said(shaped: Shape
     assert f"{QUIET} ({families} families: {100 * widest_zero(families):.1f}" in visible(
         shown
     ).replace("\N{NO-BREAK SPACE}", " ")
-    assert re.search(rf"{families} refusals of {families} families, small n", str(shown.text))
+    assert re.search(rf"{families} responses of {families} families, small n", str(shown.text))
 
 
 def test_the_limit_of_a_shape_never_seen_shrinks_with_families_and_never_reaches_none() -> None:
@@ -198,11 +198,10 @@ def test_model_against_topic_says_why_it_cannot_tell_where_too_few_families_are_
 
 
 def test_labs_stand_for_models_where_a_panel_names_more_than_one(shaped: Shaped) -> None:
-    events = shaped.events
+    events = shaped.coded
     other = Shaped(shaped.record)
-    other.full, other.lines = shaped.full, shaped.lines
     doubled = events[events.model == BUSY].assign(model=QUIET, lab="another")
-    other.events = pd.concat([events[events.model == BUSY], doubled], ignore_index=True)
+    other.coded = pd.concat([events[events.model == BUSY], doubled], ignore_index=True)
     frame = data(shape_course.against_topic(other, **OPTIONS), "shape-variation")
     assert list(frame.shape_by) == ["lab", "topic"]
     # Both labs refuse alike: nothing goes with the lab.
@@ -227,7 +226,6 @@ def test_examples_are_of_the_record_escaped_with_the_deciding_words_marked(shape
 
 def test_no_example_is_longer_than_its_room_however_long_the_answer(shaped: Shaped) -> None:
     other = Shaped(shaped.record)
-    other.full, other.lines = shaped.full, shaped.lines
     other.events = shaped.events[shaped.events.text.str.len() > 100_000]
     shown = str(shape_evidence.examples(other).text)
     assert "the record holds the whole text" in shown
@@ -301,7 +299,6 @@ def test_a_record_without_shapes_names_the_command_and_one_without_a_run_says_th
 
 def test_a_model_that_refused_nothing_is_named_and_has_no_share(shaped: Shaped) -> None:
     other = Shaped(shaped.record)
-    other.full, other.lines = shaped.full, shaped.lines
     other.events = shaped.events[shaped.events.model == BUSY]
     shown = shapes.distribution(other, "x")
     assert f"No refusal in its last full run: {QUIET}" in visible(shown)
