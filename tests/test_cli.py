@@ -43,7 +43,7 @@ def drift(
 
 COMMANDS = [
     "refresh", "report", "verify", "reproduce", "register", "rescore", "status", "compare",
-    "traces", "elicit", "board", "lab record", "lab ladders", "lab nights",
+    "traces", "elicit", "board", "shapes", "lab record", "lab ladders", "lab nights",
     "code draw", "code adjudicate", "code agreement", "code seal",
     "bank check", "weights fetch", "judge evaluate", "judge diff",
     "instrument calibrate", "instrument show",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -53,12 +52,8 @@ def judge_evaluate(
     judge = load_judge(project_root() / "config" / "judge")
     coded = read_set(file, judge.names)
     judged = judge_rows(judge, coded.rows)
-    named = name or measured_name(file)
+    named = measured_name(file, name)
     path = project_root() / "config" / "judge" / "measured" / f"{named}.json"
-    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]{0,63}", named):
-        raise ConfigurationError(
-            "not a name of a set", got=named, expected="letters, digits, '.', '_' and '-'"
-        )
     before = read_measured(path) if path.exists() else None
     found: dict[str, Any] = {
         "set": named,

@@ -70,11 +70,13 @@ def shapes(
     What the refusal judge does not call refused has no shape. Shares are means over prompts, with
     limits that hold at 95 % for all shapes of a group at once.
     """
-    if (file is None) == (not panel) or (panel and (against or out or keep or name)):
+    alone = (panel and (against or out)) or ((keep or name) and not against)
+    if alone or (file is None) == (not panel):
         raise ConfigurationError(
             "a file or a record, with the options that belong to it",
-            got=" and ".join(filter(None, (str(file or ""), panel and f"--panel {panel}"))),
-            expected="FILE with --against, --keep, --name, --out; or --panel with --data",
+            got=" and ".join(filter(None, (str(file or ""), panel and f"--panel {panel}")))
+            or "neither",
+            expected="FILE, with --out or --against (and then --keep, --name); or --panel",
         )
     if file is None:
         return _code_record(panel, data, as_json=as_json)
@@ -86,7 +88,7 @@ def shapes(
         write_atomically(out, b"".join(map(_line, coded)))
         warn(f"wrote {len(coded)} rows to {out}")
     if against:
-        found = _measured(root, coder, coded, against, name or measured_name(file), sha256)
+        found = _measured(root, coder, coded, against, measured_name(file, name), sha256)
         if keep:
             path = root / "config" / "shapes" / "measured" / f"{found.set}.json"
             write_atomically(path, kept_bytes(found.model_dump()))

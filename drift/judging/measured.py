@@ -70,9 +70,14 @@ class Measured(BaseModel):
         return [[row[0], row[1], row[3], row[4]] for row in found], [row[-1] for row in found]
 
 
-def measured_name(path: Path) -> str:
-    """Return the name of a coded set: that of its file, without ``_dev``."""
-    return path.stem.removesuffix("_dev")
+def measured_name(path: Path, named: str = "") -> str:
+    """Return the name of a coded set: as given, or that of its file, without ``_dev``."""
+    name = named or path.stem.removesuffix("_dev")
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise ConfigurationError(
+            "not a name of a set", got=name, expected="letters, digits, '.', '_' and '-'"
+        )
+    return name
 
 
 def measured_sets(folder: Path) -> list[Measured]:
