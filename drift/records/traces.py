@@ -42,7 +42,7 @@ PERSONAL: Final = (
     "user", "email", "mail", "name", "session", "cookie", "device", "account", "phone", "mobile",
     "address", "uuid", "guid", "login", "client", "customer", "person", "patient", "claimant",
     "passport", "birth", "contact", "handle", "profile", "location", "postcode", "zipcode",
-    "fingerprint", "token", "secret", "password",
+    "fingerprint", "token", "secret", "password", "author", "owner", "usr", "imei", "msisdn",
     "用户", "姓名", "名字", "邮箱", "邮件", "电话", "手机", "地址", "账号", "帐号", "账户", "身份",
     "会话", "设备",
 )  # fmt: skip
