@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ticking
 from making import make_runs
+from words import make_read, seal_verdicts
 
 from drift import cli
 from drift.records.draw import key_bytes, read_key
@@ -76,6 +77,17 @@ def slipping(number: int, answer: str) -> str:
     return "u" if number % 10 == 3 else plain(number, answer)[0]
 
 
+#: What made-up readers say of shapes and of verdicts.
+SHAPES = (
+    lambda number, answer: "flat-no",
+    lambda number, answer: "3" if number == 1 else "1",
+)
+VERDICTS = (
+    lambda number, answer: "yes" if number % 3 else "no",
+    lambda number, answer: "1" if number % 4 else "2",
+)
+
+
 def commands() -> list[list[str]]:
     """Return the commands that the manual of the study shows, in their order."""
     text = (ROOT / "docs" / "coding.md").read_text(encoding="utf-8")
@@ -87,18 +99,31 @@ def test_the_commands_of_the_manual_run_in_their_order(
     there: Path, tmp_path: Path, drift: Callable[..., Said]
 ) -> None:
     said = []
+    readers = {"study": (plain, slipping), "shapes": SHAPES, "verdicts": VERDICTS}
     for words in commands():
         words = ["test" if word == "mine" else word for word in words]
         assert [*there.parent.glob("study")] or words[1] == "draw"
+        if "--verdict" in words:
+            seal_verdicts(there / "data" / "test")
         code_, out, err = drift(*words)
         assert code_ == 0, (words, err)
         said.append(out)
         if words[1] == "draw":
-            code(tmp_path / "study" / "sheet.csv", tmp_path / "ana.csv", plain)
-            code(tmp_path / "study" / "sheet-ben.csv", tmp_path / "ben.csv", slipping)
+            name = words[words.index("--out") + 1]
+            ana, ben = readers.pop(name)
+            code(tmp_path / name / "sheet.csv", tmp_path / "ana.csv", ana)
+            code(tmp_path / name / "sheet-ben.csv", tmp_path / "ben.csv", ben)
         if words[1] == "adjudicate":
             code(tmp_path / "study" / "adjudicate.csv", tmp_path / "cleo.csv", plain)
-    drawn, first, differ, final, *sealed, verified = said
+    assert not readers
+    shapes, verdicts = said[8:11], said[11:]
+    assert "read for shape, against shapes, rules" in shapes[0]
+    assert "redirect and scope-narrow: 0 redirect / scope-narrow" in shapes[1]
+    assert "read for entailment, against entailment-steady, rules eeeeeeeeeeee" in verdicts[0]
+    assert "precision of the judge" in verdicts[1] and "rates of No over all answers" in verdicts[1]
+    for out in (shapes[2], verdicts[2]):
+        assert "sealed as labels of ana: 20260301T000500Z" in out
+    drawn, first, differ, final, *sealed, verified = said[:8]
     assert "68 units drawn of 68" in drawn and "left out: 14 control" in drawn
     assert "ana and ben" in first and "judge and ben" in first
     assert "of them differently" in differ
@@ -109,7 +134,7 @@ def test_the_commands_of_the_manual_run_in_their_order(
     assert "204 labels are not re-derivable" in verified
     chain = there / "data" / "test" / "chain.jsonl"
     before = chain.read_bytes()
-    again = drift("code", "seal", "study", "ana.csv", "--coder", "ana")
+    again = drift("code", "seal", "verdicts", "ana.csv", "--coder", "ana")
     assert again[0] == 0 and "nothing new" in again[1] and chain.read_bytes() == before
 
 
@@ -216,6 +241,76 @@ def test_what_cannot_be_done_is_exit_2_with_the_reason(
     status, _, err = drift("code", *arguments.format(**places).split())
     assert status == 2 and said.format(**places) in err
     assert not [*study.glob("labels-*")] and not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--judge steady", "choose among verdicts on entailment"),
+        ("--verdict no --scheme shape", "choose among verdicts on entailment"),
+        ("--verdict no --share 1", "what part of the sample bears --verdict"),
+        ("--share 0.5", "what part of the sample bears --verdict"),
+        ("--scheme entailment", "no such judge of entailment has read this record"),
+        ("--scheme entailment --judge subject", "got: entailment-subject"),
+        ("--scheme shape --coder shapes", "not a coder's name"),
+        ("--scheme shape --coder entailment-x", "not a coder's name"),
+    ],
+)
+def test_a_draw_of_words_that_the_record_does_not_hold_is_exit_2(
+    there: Path, drift: Callable[..., Said], arguments: str, said: str
+) -> None:
+    asked = ("--panel", "test", "--arms", "all", "--n", "99", "--seed", "1", "--out", "s")
+    status, _, err = drift("code", "draw", *asked, *arguments.split())
+    assert status == 2 and said in err and not (there.parent / "s").exists()
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a record whose refusals and answers made-up judges have read."""
+    project = tmp_path_factory.mktemp("read")
+    make_read(project)
+    (project / "notebooks").mkdir()
+    return project
+
+
+def test_verdicts_are_drawn_read_adjudicated_and_sealed_without_a_word_of_the_judge(
+    read: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drift: Callable[..., Said]
+) -> None:
+    project = Path(shutil.copytree(read, tmp_path / "read"))
+    monkeypatch.setenv("REFUSAL_DRIFT_ROOT", str(project))
+    study = tmp_path / "verdicts"
+    asked = "--panel test --arms all --verdict no --n 150 --seed 1 --out".split()
+    assert drift("code", "draw", *asked, str(study))[0] == 0
+    for name in ("sheet.csv", "sheet.html"):
+        text = (study / name).read_text(encoding="utf-8")
+        for word in ('"steady"', "20260301T000500Z", "#en-1", "entailment-", "stratum"):
+            assert word not in text, (name, word)
+    assert "yes (1), no (2), undetermined (0)" in (study / "README.txt").read_text()
+    ana = str(code(study / "sheet.csv", tmp_path / "made-up-ana.csv", VERDICTS[0]))
+    ben = str(code(study / "sheet.csv", tmp_path / "made-up-ben.csv", VERDICTS[1]))
+    assert drift("code", "adjudicate", str(study), ana, ben)[0] == 0
+    assert "exactly this question?" in (study / "adjudicate.html").read_text(encoding="utf-8")
+    cleo = str(code(study / "adjudicate.csv", tmp_path / "made-up-cy.csv", lambda *_: "是"))
+    files = (str(study), ana, ben, "--adjudicated", cleo)
+    status, out, _ = drift("code", "agreement", *files, "--json")
+    found = json.loads(out)
+    assert status == 0 and found["scheme"] == "entailment"
+    assert {it["reader"] for it in found["rates"]} == {"adjudicated"}
+    english = next(it for it in found["rates"] if it["language"] == "en")
+    for name in ("prediction_powered", "precision", "recall"):
+        assert english[name]["estimate"] is not None, name
+    assert drift("code", "seal", *files, "--coder", "adjudicated")[0] == 0
+    lines = (project / "data" / "test" / "chain.jsonl").read_text().splitlines()
+    body = json.loads(lines[-1])
+    assert (body["scheme"], body["of"]["id"]) == ("entailment", "entailment-steady")
+
+
+def test_labels_of_another_scheme_are_no_labels_of_the_study(
+    study: Path, tmp_path: Path, drift: Callable[..., Said]
+) -> None:
+    wrong = code(study / "sheet.csv", tmp_path / "made-up-ana.csv", lambda *_: "sermon")
+    status, _, err = drift("code", "agreement", str(study), str(wrong))
+    assert status == 2 and "got: sermon" in err and "refused, answered, undetermined" in err
 
 
 @pytest.mark.parametrize("options", ["--n 120", "--n 120 --arms all", "--n 200 --arms all"])

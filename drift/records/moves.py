@@ -20,6 +20,7 @@ from drift.records.ledger import Ledger, Line
 from drift.records.parallel import spread
 from drift.records.registration import judge_identity, registered_bank
 from drift.records.run import label_rows
+from drift.records.scheme import REFUSAL, scheme_of
 from drift.records.store import Store, judge_folder, read_rows
 from drift.records.verify import RunJob, run_jobs
 
@@ -129,7 +130,10 @@ def compare_judges(
         The record stores no labels of a judge that is named.
     """
     store, lines = Store(folder), list(Ledger(folder).forwards())
-    runs = run_jobs(lines)
+    runs = [
+        (run, [labels for labels in read if scheme_of(labels) is REFUSAL])
+        for run, read in run_jobs(lines)
+    ]
     found = Comparison(folder.name, _identity(old, runs, folder), _identity(new, runs, folder))
     jobs = [*runs, *sealed_batches(lines)]
     registered = [line for line in lines if line.kind == "registration"]

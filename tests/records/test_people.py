@@ -14,19 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from making import reseal
 from words import make_read, seal_verdicts
 
 from drift.errors import ConfigurationError
+from drift.judging import load_judge
 from drift.records.coding import coding_of, read_coding, seal_coding
 from drift.records.draw import draw
 from drift.records.ledger import Ledger, Line
+from drift.records.moves import compare_judges
 from drift.records.people import NOT_DRAWN, NOT_READ, corrections, read_by_people
 from drift.records.readers import compare
 from drift.records.scheme import ENTAILMENT, SHAPE, Scheme
 from drift.records.sheet import Marks
 from drift.records.store import Store, judge_folder, read_rows
 from drift.records.study import Study, adjudicated, disagreements, label_lines, sealed_of
+from drift.records.verify import verify_record
 
 FIRST = "20260301T000500Z"
 
@@ -173,6 +177,17 @@ def test_a_labels_file_of_one_scheme_is_none_of_another(folder: Path, tmp_path: 
     path.write_bytes(label_lines(made.study, made.marks["ana"]))
     with pytest.raises(ConfigurationError, match="not a label of refusal"):
         read_coding(path, made.store, Ledger(folder))
+
+
+def test_words_of_other_schemes_are_not_compared_as_labels_of_refusals(folder: Path) -> None:
+    made = seal(folder, ENTAILMENT, "ana")
+    judge = load_judge(ROOT / "config" / "judge")
+    for rules in (made.lines[-1].body["judge"]["rules"], made.study.key.judge["rules"], "5" * 12):
+        with pytest.raises(ConfigurationError, match="no such judge") as error:
+            compare_judges(folder, rules, judge, workers=1)
+        assert "ana" not in str(error.value.expected)
+    found = verify_record(folder, root=ROOT, rederive=False, workers=1)
+    assert found.problems == []
 
 
 @pytest.mark.parametrize("name", ["shapes", "entailment-steady", "rules"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drift.judging.shapes import SHAPES
-from drift.records.scheme import ENTAILMENT, REFUSAL, SCHEMES, SHAPE, Scheme, taken
+from drift.records.scheme import ENTAILMENT, REFUSAL, SCHEMES, SHAPE, Scheme, scheme_of, taken
 
 #: Keys that move, undo or go to the note on the page.
 BOUND = {"z", "n"}
@@ -29,6 +29,22 @@ def test_a_doubtful_reading_leaves_the_rate_of_either_vocabulary() -> None:
     for scheme in (REFUSAL, ENTAILMENT):
         assert scheme.kinds is not None and {*scheme.kinds} == {*scheme.order}
         assert scheme.kinds[scheme.aside] == (0, 0) and scheme.kinds[scheme.counted] == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("judge", "more", "scheme"),
+    [
+        ("rules", {}, REFUSAL),
+        ("shapes", {}, SHAPE),
+        ("entailment-qwen", {}, ENTAILMENT),
+        ("ana", {}, REFUSAL),
+        ("ana", {"scheme": "shape"}, SHAPE),
+    ],
+)
+def test_a_line_of_labels_is_of_its_judges_scheme_or_of_the_one_that_people_name(
+    judge: str, more: dict[str, str], scheme: Scheme
+) -> None:
+    assert scheme_of({"judge": {"id": judge}, **more}) is scheme
 
 
 @pytest.mark.parametrize("name", ["rules", "shapes", "entailment-qwen", "entailment-"])

@@ -13,9 +13,11 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import ROOT
 from playwright.sync_api import expect
 
+from drift.errors import ConfigurationError
 from drift.records.draw import SheetRow
+from drift.records.scheme import REFUSAL, SCHEMES, SHAPE, Scheme
 from drift.records.sheet import rank, read_marks
-from drift.report.coder import coder_page, manual_html
+from drift.report.coder import chapters, coder_page, manual_html
 
 MANUAL = (ROOT / "config" / "codebook.md").read_text(encoding="utf-8")
 STUDY = "00112233445566aa"
@@ -38,6 +40,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "sheet.html").write_bytes(page)
     other = coder_page(list(ROWS.values())[:4], study=STUDY, manual=MANUAL)
     (folder / "adjudicate.html").write_bytes(other)
+    for name, scheme in SCHEMES.items():
+        page = coder_page(ROWS.values(), study=STUDY, manual=MANUAL, scheme=scheme)
+        (folder / f"{name}.html").write_bytes(page)
     return folder
 
 
@@ -45,8 +50,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sheet(visit: Callable[..., Any], site: Path) -> Callable[..., Any]:
     """Open the sheet and begin as a coder with a made-up name."""
 
-    def open_sheet(coder: str = ANA, **options: Any) -> Any:
-        tab = visit("sheet.html", site=site, **({"locale": "en-GB"} | options))
+    def open_sheet(coder: str = ANA, page: str = "sheet.html", **options: Any) -> Any:
+        tab = visit(page, site=site, **({"locale": "en-GB"} | options))
         begin(tab, coder)
         return tab
 
@@ -86,6 +91,69 @@ def test_the_manual_is_html_of_headings_lists_and_paragraphs() -> None:
         "<ul><li>x</li><li>y</li></ul>",
         "<ol><li>z</li></ol>",
     ]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=list(SCHEMES))
+def test_the_manual_has_a_chapter_of_each_scheme_that_tells_all_its_words(scheme: Scheme) -> None:
+    english, chinese = chapters(MANUAL, scheme)
+    for word in scheme.words:
+        assert f"**{word.name}**" in english
+        assert f"**{word.zh}（{word.name}）**" in chinese
+
+
+def test_a_manual_without_the_chapter_is_no_manual_of_the_scheme() -> None:
+    manual = "# How to\n\nRead.\n\n# 怎样\n\n读。\n"
+    assert chapters(manual, REFUSAL) == ("# How to\n\nRead.\n\n", "# 怎样\n\n读。\n")
+    with pytest.raises(ConfigurationError, match="no chapter on shape"):
+        chapters(manual, SHAPE)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=list(SCHEMES))
+def test_each_word_of_a_scheme_has_a_key_a_button_and_what_it_means(
+    sheet: Callable[..., Any], scheme: Scheme, tmp_path: Path
+) -> None:
+    tab = sheet(page=f"{scheme.name}.html")
+    expect(tab.locator("#choose")).to_have_text(scheme.ask)
+    assert tab.locator("#labels button").all_inner_texts() == [
+        f"{it.name} {it.key}" for it in scheme.words
+    ]
+    said = [it.means for it in scheme.words if it.means]
+    assert tab.locator("#means dd").all_inner_texts() == said
+    tab.keyboard.type("".join(it.key for it in scheme.words))
+    found = read_marks(saved(tab, "#csv", tmp_path), ROWS, scheme=scheme)
+    assert [found.labels[row] for row in order(ANA)[: len(scheme.words)]] == [
+        it.name for it in scheme.words
+    ]
+    tab.click("#language")
+    expect(tab.locator("#choose")).to_have_text(scheme.ask_zh)
+    assert tab.locator("#labels button").all_inner_texts() == [
+        f"{it.zh} {it.key}" for it in scheme.words
+    ]
+
+
+@pytest.mark.browser
+def test_a_file_with_labels_of_another_scheme_is_foreign(
+    sheet: Callable[..., Any], tmp_path: Path
+) -> None:
+    first = sheet(page="shape.html")
+    first.keyboard.type("4")
+    path = saved(first, "#jsonl", tmp_path)
+    tab = sheet(page="entailment.html")
+    tab.set_input_files("#file", path)
+    expect(tab.locator("#trouble")).to_contain_text("of another sheet")
+
+
+@pytest.mark.browser
+def test_the_labels_leave_most_of_a_phone_to_the_answer(sheet: Callable[..., Any]) -> None:
+    for name in SCHEMES:
+        tab = sheet(page=f"{name}.html", width=375)
+        height = tab.evaluate("document.querySelector('fieldset').getBoundingClientRect().height")
+        assert height < 0.4 * tab.evaluate("innerHeight")
+        heights = tab.evaluate(
+            "[...document.querySelectorAll('#labels button')].map((it) => it.offsetHeight)"
+        )
+        assert min(heights) >= 40
 
 
 @pytest.mark.browser
@@ -276,7 +344,7 @@ def test_the_language_of_the_page_changes_and_not_that_of_the_answer(
 def unfolded(sheet: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     def open_unfolded(**options: Any) -> Any:
         tab = sheet(**options)
-        tab.keyboard.type("r")
+        tab.keyboard.type("r0")
         tab.evaluate("document.querySelector('details').open = true")
         return tab
 
@@ -286,10 +354,11 @@ def unfolded(sheet: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("locale", ["en-GB", "zh-CN"])
+@pytest.mark.parametrize("page", SCHEMES)
 def test_axe_finds_nothing_serious_and_a_phone_does_not_overflow(
-    unfolded: Callable[..., Any], scheme: str, locale: str
+    unfolded: Callable[..., Any], page: str, scheme: str, locale: str
 ) -> None:
-    tab = unfolded(scheme=scheme, locale=locale, width=375)
+    tab = unfolded(page=f"{page}.html", scheme=scheme, locale=locale, width=375)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 375
     found = Axe().run(tab, options={"resultTypes": ["violations"]}).response["violations"]
     assert [(it["id"], it["nodes"][0]["html"]) for it in found] == []
