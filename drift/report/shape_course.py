@@ -16,8 +16,9 @@ from drift.report.metrics import p_text
 from drift.report.shaped import Shaped, of_shapes
 from drift.report.tables import each, is_full, readings
 from drift.stats.agreement import Estimate
-from drift.stats.shapes import Explained, Shift, Variation, margin_shift, variation
+from drift.stats.shapes import Shift, margin_shift
 from drift.stats.shapes import transitions as counted
+from drift.stats.variation import Explained, Variation, variation
 
 #: Runs drawn; the file holds them all.
 DRAWN = 16

@@ -1,0 +1,121 @@
+"""Models against topics: exact values, and what simulation says of size, power and limits."""
+
+import numpy as np
+import pytest
+
+from drift.stats.variation import variation
+
+K = 7
+SKEWED = np.array([0.55, 0.2, 0.1, 0.08, 0.04, 0.02, 0.01])
+
+
+def refusals(rng, families, *, by_model=0.0, by_topic=0.0, models=3, topics=6, alike=0.3):
+    """Return refusals whose shape is the model's or topic's in these shares, else common.
+
+    In the share `alike` it is the family's own, for all models the same.
+    """
+    rows, home = [], rng.integers(topics, size=families)
+    for family in range(families):
+        own = rng.choice(K, p=SKEWED)
+        for model in range(models):
+            luck = rng.random()
+            if luck < by_model:
+                shape = model
+            elif luck < by_model + by_topic:
+                shape = home[family] % 4
+            else:
+                shape = own if luck > 1 - alike else rng.choice(K, p=SKEWED)
+            if rng.random() < 0.8:
+                rows.append((shape, model, home[family], family))
+    return np.array(rows).T
+
+
+def varied(data, *, draws=199, seed=1):
+    return variation(*data, k=K, draws=draws, seed=seed)
+
+
+def test_a_grouping_that_settles_the_shape_explains_all_and_an_idle_one_nothing():
+    families, models = np.repeat(np.arange(12), 2), np.tile([0, 1], 12)
+    found = varied((models, models, families % 3, families))
+    assert (found.models.r2, found.models.effect) == (1, 1)
+    assert found.models.p == 1 / 200
+    assert found.topics.r2 == pytest.approx(0) and found.topics.p == 1
+    assert found.difference.estimate == pytest.approx(1)
+
+
+def test_the_share_explained_is_goodman_and_kruskals_tau():
+    # Model 0 has the shapes 6, 4 and model 1 has 1, 9 in ten families.
+    shapes = [*[0] * 6, *[1] * 4, *[0] * 1, *[1] * 9]
+    families = [*range(10), *range(10)]
+    found = varied((shapes, [*[0] * 10, *[1] * 10], [f % 2 for f in families], families)).models
+    within = 10 * (1 - 0.36 - 0.16) + 10 * (1 - 0.01 - 0.81)
+    assert found.r2 == pytest.approx(1 - within / (20 * (1 - 0.35**2 - 0.65**2)))
+
+
+def test_the_mean_by_chance_of_models_is_that_of_all_their_permutations():
+    rng = np.random.default_rng(20261105)
+    shapes, models, topics, families = refusals(rng, 14, by_model=0.4)
+    values = []
+    for _ in range(4000):
+        order = np.lexsort((rng.random(len(shapes)), families))
+        mixed = np.empty_like(shapes)
+        mixed[np.argsort(families, kind="stable")] = shapes[order]
+        values.append(varied((mixed, models, topics, families), draws=1).models.r2)
+    mean, error = np.mean(values), np.std(values) / 4000**0.5
+    found = varied((shapes, models, topics, families), draws=9).models
+    assert abs(found.by_chance - mean) < 4 * error
+
+
+def test_two_models_of_one_maker_count_as_draws_without_replacement():
+    # Both shapes of each family go to maker 0 twice and maker 1 once.
+    families = np.repeat(np.arange(12), 3)
+    data = (np.tile([0, 1, 1], 12), np.tile([0, 0, 1], 12), families % 3, families)
+    found = varied(data, draws=1999)
+    assert 0 < found.models.by_chance < found.models.r2 < 1
+    assert found.models.refusals == 36 and found.models.p < 0.05
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.6])
+def test_neither_test_finds_what_is_not_there(alike):
+    rng, found = np.random.default_rng(20261106), []
+    for seed in range(150):
+        it = varied(refusals(rng, 20, alike=alike), draws=99, seed=seed)
+        found.append((it.models.p, it.topics.p, it.difference.low <= 0 <= it.difference.high))
+    p = np.array(found, dtype=float)
+    # Three standard errors above the level; the limits hold 0 in most draws.
+    assert ((p[:, :2] <= 0.05).mean(axis=0) <= 0.05 + 3 * (0.0475 / 150) ** 0.5).all()
+    assert p[:, 2].mean() >= 0.9
+
+
+@pytest.mark.parametrize(("cause", "other"), [("models", "topics"), ("topics", "models")])
+def test_each_test_finds_its_own_cause_and_leaves_the_other(cause, other):
+    rng, seen = np.random.default_rng(20261107), []
+    for seed in range(40):
+        it = varied(refusals(rng, 40, **{f"by_{cause[:-1]}": 0.6}), draws=99, seed=seed)
+        sign = 1 if cause == "models" else -1
+        apart = sign * it.difference.estimate > 0
+        seen.append((getattr(it, cause).p <= 0.05, getattr(it, other).p <= 0.05, apart))
+    own, others, apart = np.mean(seen, axis=0)
+    assert own >= 0.9 and others <= 0.2 and apart >= 0.9
+
+
+def test_what_cannot_be_told_apart_has_a_reason():
+    families = np.repeat(np.arange(12), 2)
+    models, topics = np.tile([0, 1], 12), families % 3
+    shapes = np.arange(24) % 2
+    alone = varied((shapes, np.zeros(24, int), topics, np.arange(24) // 2))
+    assert alone.models.reason == "1 model, fewer than 2" == alone.difference.reason
+    assert alone.topics.effect is not None
+    single = varied((shapes, models, np.zeros(24, int), families))
+    assert single.topics.reason == "1 topic, fewer than 2" and single.models.effect is not None
+    few = varied((shapes[:12], models[:12], topics[:12], families[:12]))
+    assert few.models.reason == "6 families that two models refused, fewer than 10"
+    assert few.topics.reason == "6 families, fewer than 10"
+    same = varied((np.zeros(24, int), models, topics, families))
+    assert same.models.reason == "all refusals have one shape"
+    spread = varied((shapes, models, families, families))
+    assert spread.topics.reason == "no topic has two families"
+    empty = varied(([], [], [], []))
+    assert empty.models.reason == "0 models, fewer than 2"
+    with pytest.raises(ValueError, match="one topic of a family"):
+        varied((shapes, models, models, families))
