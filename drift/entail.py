@@ -238,7 +238,7 @@ class _Judging:
 
     def _opened(self, keys: list[str], say: Callable[[str], None]) -> OpenRun:
         """Return the open judging of this run, resumed or begun."""
-        path = self.record.store.folder / "open" / "entailment" / f"{self.run['run']}.jsonl"
+        path = self.record.store.open_judging(self.run["run"])
         header = {
             "run": self.run["run"],
             "number": self.run["number"],
@@ -320,13 +320,11 @@ class _Judging:
         return judge["fingerprint"] if next(same, None) else None
 
     def _spent(self, current: OpenRun) -> Decimal:
-        """Return what was paid today, judgings included, in USD."""
-        day = timestamp(self.record.clock())[:10]
-        today = [it for it in judgings(self.record.ledger.backwards()) if it["at"][:10] == day]
-        paid = [it["usage"]["cost_usd"] for it in today]
+        """Return what was paid for the record today, in USD; this judging included."""
+        spent = self.record.spent_usd(current)
         if self.judge.panel.name != self.record.panel.name:
-            paid.append(usage(self.judge.spec, current.rows)["cost_usd"])
-        return self.record.spent_usd(current) + sum((Decimal(it or 0) for it in paid), Decimal(0))
+            spent += Decimal(usage(self.judge.spec, current.rows)["cost_usd"] or 0)
+        return spent
 
     def _seal(self, current: OpenRun, outcome: Outcome) -> None:
         record, rows = self.record, self._rows(current)

@@ -48,6 +48,7 @@ from drift.records.asking import (
 )
 from drift.records.batch import rescore_batches
 from drift.records.derive import derive, read_series
+from drift.records.entailment import judged_usd
 from drift.records.ledger import PASSES, Ledger, complete_end, write_atomically
 from drift.records.registration import (
     Registration,
@@ -533,9 +534,10 @@ class Record:
         return "canonical" if len(full) > 1 or not all(map(cut_off, full)) else "full"
 
     def spent_usd(self, current: OpenRun) -> Decimal:
-        """Return what was paid on the day that an open run or batch began, in USD."""
-        today = self._runs_since(current.header["started_at"][:10], kinds=PASSES)
-        return spent_usd(self.panel, current, today)
+        """Return what was paid on the day that an open run, batch or judging began, in USD."""
+        day = current.header["started_at"][:10]
+        judged = judged_usd(self.ledger.backwards(), day)
+        return judged + spent_usd(self.panel, current, self._runs_since(day, kinds=PASSES))
 
     def _runs_since(
         self, day: str, *, kinds: Collection[str] = ("run",)

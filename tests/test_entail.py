@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from making import ANSWER, REFUSAL, answering, record, reseal, run, write_panel
 from typer.testing import CliRunner
 
 from drift.cli import app
-from drift.config import canonical_json, sha256_hex
+from drift.config import canonical_json, sha256_hex, timestamp
 from drift.entail import entail
 from drift.errors import ConfigurationError, IntegrityError
 from drift.judging.entailment import fingerprint, prompt
@@ -32,6 +33,7 @@ from drift.records.entailment import (
     tallies,
 )
 from drift.records.ledger import Ledger
+from drift.records.sealing import OpenRun
 from drift.records.store import Store, judge_folder, read_rows
 from drift.records.verify import verify_record
 from drift.refresh import Outcome
@@ -62,7 +64,8 @@ class Stage:
 
     @property
     def open_file(self) -> Path:
-        return next((self.folder / "open" / "entailment").glob("*.jsonl"))
+        (path,) = Store(self.folder).open_judgings()
+        return path
 
     def reply(self, request: Request) -> Reply:
         if request.prompt.count("\n=== ") != 3:
@@ -245,7 +248,8 @@ def test_a_judging_that_was_killed_is_resumed_and_no_pair_is_asked_twice(stage: 
             # A kill in the midst of a write leaves half a line.
             with stage.open_file.open("ab") as stream:
                 stream.write(b'{"key": "0123')
-            assert stage.verified() == []
+            found = verify_record(stage.folder, root=stage.project, workers=1)
+            assert not found.problems and "a judging of run" in found.notes[-1]
     assert outcome.sealed and outcome.exit_code == 0, outcome.notes
     assert len(answered) == len({*answered}) > ANCHORS + ANSWERS - 10
     assert len(stage.last.rows) == 2 * ANSWERS and stage.verified() == []
@@ -364,10 +368,9 @@ def test_what_cannot_be_judged_is_refused_before_anything_is_asked(stage: Stage)
 
 def test_a_budget_that_cannot_pay_the_judge_leaves_its_judging_open(stage: Stage) -> None:
     path = stage.project / "config" / "panels" / "others.toml"
-    write_panel(
-        stage.project, stage.server.base_url, models=("third",),
-        head="daily_budget_usd = 0.10", each="price_prompt = 1000\nprice_completion = 1000",
-    )  # fmt: skip
+    each = "price_prompt = 1000\nprice_completion = 1000"
+    head = "daily_budget_usd = 0.10"
+    write_panel(stage.project, stage.server.base_url, models=("third",), head=head, each=each)
     text = (path.parent / "test.toml").read_text()
     path.write_text(text.replace('name = "test"', 'name = "others"'))
     write_panel(stage.project, stage.server.base_url)
@@ -375,11 +378,16 @@ def test_a_budget_that_cannot_pay_the_judge_leaves_its_judging_open(stage: Stage
     assert (outcome.sealed, outcome.exit_code, stage.seen) == (False, 3, [])
     assert "daily budget cannot pay" in "\n".join(outcome.notes)
     path.write_text(path.read_text().replace("0.10", "9999"))
-    assert stage.judge(judge="others:third").sealed
-    assert float(stage.last.body["usage"]["cost_usd"]) > 1
-    # What was paid today counts: the same judge cannot be paid again from what is left.
-    path.write_text(path.read_text().replace("9999", "400"))
-    assert stage.judge(judge="others:third", arms="canonical").exit_code in (0, 3)
+    assert stage.judge(judge="others:third", arms="canonical").sealed
+    paid = Decimal(stage.last.body["usage"]["cost_usd"])
+    # Each reply reports 12 tokens; both models say the same to 41 questions.
+    assert paid == Decimal(12 * (ANCHORS + 41)) / 1000
+    made = record(stage.project, stage.clock)
+    current = OpenRun(Path("none"), {"started_at": timestamp(stage.clock()), "models": []})
+    assert made.spent_usd(current) == paid
+    stage.clock.advance(days=1)
+    current = OpenRun(Path("none"), {"started_at": timestamp(stage.clock()), "models": []})
+    assert made.spent_usd(current) == 0
 
 
 # What verification finds

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -182,6 +184,13 @@ class Judging:
 def judgings(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Return the bodies of the judgings of a record, in their order."""
     return [line.body for line in lines if line.kind == "labels" and by_model(line.body["judge"])]
+
+
+def judged_usd(backwards: Iterable[Line], day: str) -> Decimal:
+    """Return what judgings cost since a UTC day began, in USD; lines come last first."""
+    since = takewhile(lambda line: line.body["at"][:10] >= day, backwards)
+    paid = [body["usage"]["cost_usd"] for body in judgings(since)]
+    return sum((Decimal(cost or 0) for cost in paid), Decimal(0))
 
 
 def read_judging(store: Store, body: Mapping[str, Any]) -> Judging:

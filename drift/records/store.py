@@ -77,6 +77,13 @@ class Store:
         """Return the runs still being asked, oldest first; at most one in a sound record."""
         return sorted((self.folder / "open").glob("*.jsonl"))
 
+    def open_judging(self, run: str) -> Path:
+        return self.folder / "open" / "entailment" / f"{plain_name(run)}.jsonl"
+
+    def open_judgings(self) -> list[Path]:
+        """Return the judgings of runs by models that are still being asked."""
+        return sorted((self.folder / "open" / "entailment").glob("*.jsonl"))
+
     def transcript(self, run: str) -> Path:
         return self.folder / "transcripts" / f"{run[:4]}-{run[4:6]}" / f"{plain_name(run)}.jsonl"
 

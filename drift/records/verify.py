@@ -91,6 +91,7 @@ def verify_record(
     except OSError as error:
         found.add("files", str(error.filename), "edited", str(error.strerror))
     found.notes += [f"run {path.stem} is still open: not sealed" for path in store.open_runs()]
+    found.notes += [f"a judging of run {it.stem} is still open" for it in store.open_judgings()]
     found.notes += [
         f"{kind} {path.stem} is still open: not sealed"
         for kind in READ_BY
