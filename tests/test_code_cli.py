@@ -118,9 +118,12 @@ def test_the_commands_of_the_manual_run_in_their_order(
     assert not readers
     shapes, verdicts = said[8:11], said[11:]
     assert "read for shape, against shapes, rules" in shapes[0]
-    assert "redirect and scope-narrow: 0 redirect / scope-narrow" in shapes[1]
+    assert "redirect and scope-narrow: redirect / scope-narrow 0, " in shapes[1]
     assert "read for entailment, against entailment-steady, rules eeeeeeeeeeee" in verdicts[0]
-    assert "precision of the judge" in verdicts[1] and "rates of No over all answers" in verdicts[1]
+    assert (
+        "of the judge's no: precision" in verdicts[1]
+        and "rates of No over all answers" in verdicts[1]
+    )
     for out in (shapes[2], verdicts[2]):
         assert "sealed as labels of ana: 20260301T000500Z" in out
     drawn, first, differ, final, *sealed, verified = said[:8]

@@ -32,6 +32,7 @@ from drift.records.study import (
     too_few,
 )
 from drift.report.coder import coder_page, study_files
+from drift.stats.survey import WHOLE
 from drift.terminal import say, warn
 
 StudyArgument = Annotated[
@@ -191,18 +192,20 @@ def code_agreement(
         f"study {found['study']} of {found['panel']}: {found['rows']} answers to read, "
         f"which stand for {found['responses']} responses"
     )
+    say_measure = _Measures()
     for pair in found["pairs"]:
-        _say_pair(pair, found["order"])
+        _say_pair(pair, found["order"], say_measure)
     if (counted := study.scheme.counted) and found["rates"]:
         rates = {"refused": "refusal rates", "no": "rates of No"}[counted]
         say(f"{rates} over all answers drawn from: judged; design-based; prediction-powered")
     for rate in found["rates"]:
         judged = f"{rate['judged'][counted]} of {rate['judged']['n']}"
-        corrected = (_text(rate[name], 100) for name in ("design_based", "prediction_powered"))
+        names = ("design_based", "prediction_powered")
+        corrected = (say_measure(rate[name], 100) for name in names)
         named = "{model}, {language}, read by {reader} ({coded} of {units})".format(**rate)
         say(f"  {named}: {judged}; {'; '.join(corrected)}")
-        if "precision" in rate:
-            _say_error(rate, "    ")
+        if "precision" in rate and rate["design_based"]["estimate"] is not None:
+            say(f"    of the judge's {counted}: {_error(rate, say_measure)}")
 
 
 def code_seal(
@@ -302,7 +305,28 @@ def _readings(
     return [one, two], adjudicated(one, two, decided)
 
 
-def _say_pair(pair: dict[str, Any], order: list[str]) -> None:
+class _Measures:
+    """Writes estimates; what it means that all was read is told once."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def __call__(self, measure: dict[str, Any], times: int) -> str:
+        """Return an estimate with its limits, in per cent or as it is, or why there is none."""
+        if measure["estimate"] is None:
+            return f"not estimable, {measure['reason']}"
+        digits, unit = (1, " %") if times == 100 else (2, "")
+        shown = f"{times * measure['estimate']:.{digits}f}{unit}"
+        if measure["low"] is None:
+            whole = measure["reason"] == WHOLE
+            why = "all was read" if whole and self.told else measure["reason"]
+            self.told |= whole
+            return f"{shown}, no interval: {why}"
+        low, high = (f"{times * measure[name]:.{digits}f}" for name in ("low", "high"))
+        return f"{shown} [{low}, {high}]"
+
+
+def _say_pair(pair: dict[str, Any], order: list[str], text: _Measures) -> None:
     say(
         "{first} and {second}: {rows} answers labelled by both, {not_coded} not, "
         "{strata_not_read} strata without any".format(**pair)
@@ -311,15 +335,17 @@ def _say_pair(pair: dict[str, Any], order: list[str]) -> None:
     measures |= {"not_refused": "no refusal at all, as read"}
     for name, words in measures.items():
         if name in pair:
-            say(f"  {words}: {_text(pair[name], 1 if 'kappa' in name else 100)}")
+            say(f"  {words}: {text(pair[name], 1 if 'kappa' in name else 100)}")
     for word, found in pair.get("by_word", {}).items():
-        say(f"  {word} against the rest: kappa {_text(found['kappa'], 1)}")
-        if "precision" in found:
-            _say_error(found, "    ")
+        both = pair["counts"][order.index(word)][order.index(word)]
+        error = f"; {_error(found, text)}" if "precision" in found else ""
+        say(f"  {word}, {both} by both: kappa {text(found['kappa'], 1)}{error}")
     for it in pair.get("confusions", []):
         (a, b), (there, back) = it["words"], it["units"]
-        speaks = f"they speak for {it['responses']:.1f} responses"
-        say(f"  {a} and {b}: {there} {a} / {b}, {back} {b} / {a}; {speaks}")
+        speaks = f"together {it['responses']:.1f} responses"
+        say(f"  {a} and {b}: {a} / {b} {there}, {b} / {a} {back}; {speaks}")
+    if "by_word" in pair and len(order) > 3:
+        return
     say(f"  rows {pair['first']}, columns {pair['second']}; units read (responses they speak for)")
     weighted = pair["weighted"] or [[0] * len(order)] * len(order)
     for label, counts, weights in zip(order, pair["counts"], weighted, strict=True):
@@ -327,18 +353,5 @@ def _say_pair(pair: dict[str, Any], order: list[str]) -> None:
         say(f"  {label:>12}: {'  '.join(f'{cell:>14}' for cell in cells)}")
 
 
-def _say_error(found: dict[str, Any], indent: str) -> None:
-    for name in ("precision", "recall"):
-        say(f"{indent}{name} of the judge: {_text(found[name], 100)}")
-
-
-def _text(measure: dict[str, Any], times: int) -> str:
-    """Return an estimate with its limits, in per cent or as it is, or why there is none."""
-    if measure["estimate"] is None:
-        return f"not estimable, {measure['reason']}"
-    digits, unit = (1, " %") if times == 100 else (2, "")
-    shown = f"{times * measure['estimate']:.{digits}f}{unit}"
-    if measure["low"] is None:
-        return f"{shown}, no interval: {measure['reason']}"
-    low, high = (f"{times * measure[name]:.{digits}f}" for name in ("low", "high"))
-    return f"{shown} [{low}, {high}]"
+def _error(found: dict[str, Any], text: _Measures) -> str:
+    return "; ".join(f"{name} {text(found[name], 100)}" for name in ("precision", "recall"))

@@ -73,7 +73,7 @@ def read_by_people(
     for line in lines:
         body = line.body
         if line.kind == "labels" and body.get("scheme") == scheme and of in (None, body["of"]):
-            studies.setdefault(body["sample"]["study"], []).append(body)
+            studies.setdefault(_sample(body).get("study", ""), []).append(body)
     return [_document(store, lines, bodies) for bodies in studies.values()]
 
 
@@ -116,8 +116,8 @@ def _correction(rate: Mapping[str, Any]) -> Correction:
 def _document(store: Store, lines: list[Line], bodies: list[dict[str, Any]]) -> dict[str, Any]:
     study = _drawn(store, lines, bodies[0])
     if study is None:
-        sample, scheme = bodies[0]["sample"], SCHEMES[bodies[0]["scheme"]]
-        named = {"study": sample["study"], "panel": store.folder.name, "scheme": scheme.name}
+        study_id, scheme = _sample(bodies[0]).get("study"), SCHEMES[bodies[0]["scheme"]]
+        named = {"study": study_id, "panel": store.folder.name, "scheme": scheme.name}
         counts = dict.fromkeys(("rows", "units", "responses"), 0)
         return {
             **named, **counts, "judge": bodies[0]["of"], "order": list(scheme.order),
@@ -135,7 +135,7 @@ def _document(store: Store, lines: list[Line], bodies: list[dict[str, Any]]) -> 
 
 def _drawn(store: Store, lines: list[Line], body: Mapping[str, Any]) -> Study | None:
     """Return the study that a line names, drawn again; None if the record draws another."""
-    sample = body["sample"]
+    sample = _sample(body)
     named = {"panel": store.folder.name, "scheme": body["scheme"], "judge": body["of"]}
     empty: dict[str, Any] = {"left_out": {}, "strata": (), "rows": {}}
     try:
@@ -144,7 +144,13 @@ def _drawn(store: Store, lines: list[Line], body: Mapping[str, Any]) -> Study | 
         return None
     if drawn.key.study != sample["study"]:
         return None
-    return Study(Path(sample["study"]), drawn.key, drawn.rows)
+    return Study(store.folder, drawn.key, drawn.rows)
+
+
+def _sample(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a line says of its sample; empty where it says nothing of the kind."""
+    sample = body.get("sample")
+    return sample if isinstance(sample, dict) else {}
 
 
 def _marks(store: Store, study: Study, coder: str, bodies: list[dict[str, Any]]) -> Marks:

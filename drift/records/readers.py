@@ -113,7 +113,12 @@ class Read:
         )
 
     def kappa_of(self, word: str) -> Estimate:
-        """Return the kappa of `word` against all other words taken together."""
+        """Return the kappa of `word` against all other words taken together.
+
+        Where one of the two never says it, that is 0 by the form of kappa, and says nothing.
+        """
+        if word not in self.ours or word not in self.theirs:
+            return _none(f"one of the two never says {word}")
         two = ([it if it == word else "" for it in of] for of in (self.ours, self.theirs))
         return kappa_interval(self.sample, *two, order=("", word), seed=SEED)
 

@@ -246,7 +246,8 @@ def recall(sample: Sample, word: str, judged: Sequence[str], readings: Sequence[
     do, A / (A + B), with the limits of :func:`stratified_share`: in a stratum that bears `word` a
     reading can only add to A, in another only to B.
 
-    Undefined when the readers call nothing so.
+    Undefined when the readers call nothing so; without limits when the judge never does, for it is
+    0 then whatever is read.
 
     Notes
     -----
@@ -255,6 +256,9 @@ def recall(sample: Sample, word: str, judged: Sequence[str], readings: Sequence[
     With 15 of these of 3,000 it is too high by 6 points on average, with 60 by 3.
     Source: as of :func:`stratified_share`.
     """
+    if word not in judged:
+        never = f"the judge calls nothing {word}, so none of it can be recalled"
+        return Estimate(0.0 if word in readings else None, None, None, never)
     bears = dict(zip(sample.stratum.tolist(), judged, strict=True))
     kinds: list[Kinds] = [
         {"hit": (int(bears[h] == word), 1), "miss": (0, 0)} for h in range(len(sample.units))

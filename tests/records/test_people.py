@@ -171,6 +171,14 @@ def test_a_sample_that_the_record_does_not_draw_corrects_nothing(
     assert document["pairs"] == [] and document["reason"] == NOT_DRAWN
 
 
+def test_a_line_without_a_sample_corrects_nothing(folder: Path) -> None:
+    made = seal(folder, ENTAILMENT, "ana")
+    line = made.lines[-1]
+    for sample in ({}, "all", {"study": 3}):
+        reseal(folder, line.seq, line.body | {"sample": sample})
+        assert corrections(made.store, made.lines, of=made.study.key.judge).reason == NOT_DRAWN
+
+
 def test_a_labels_file_of_one_scheme_is_none_of_another(folder: Path, tmp_path: Path) -> None:
     made = seal(folder, SHAPE, "ana")
     path = tmp_path / "made-up.jsonl"

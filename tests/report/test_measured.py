@@ -19,13 +19,18 @@ from conftest import Ticking
 from making import make_runs
 from report.synthetic import CODED as ROWS
 from report.synthetic import keep_measurement as keep
+from words import make_read
 
 from drift.config import sha256_hex
 from drift.judging import load_judge
 from drift.judging.measured import OPTIMISTIC
-from drift.records.coding import read_coding, seal_coding
+from drift.records.coding import coding_of, read_coding, seal_coding
+from drift.records.draw import draw
 from drift.records.ledger import Ledger
+from drift.records.scheme import SHAPE
+from drift.records.sheet import Marks
 from drift.records.store import Store, read_rows
+from drift.records.study import Study, label_lines, sealed_of
 from drift.report import front, load_record, measured, pages
 from drift.report.markup import rate_text
 from drift.report.tables import Record
@@ -190,6 +195,23 @@ def test_every_headlined_rate_says_by_what_it_is_classified(record: Record) -> N
     assert said in visible(front.front_page([record], None))
 
 
+def test_who_reads_for_shapes_is_not_counted_among_who_codes_refusals(tmp_path: Path) -> None:
+    """The coder and the labels are made up for the test."""
+    folder = make_read(tmp_path)
+    store, ledger = Store(folder), Ledger(folder)
+    drawn = draw(store, ledger, n=90, seed=1, floor=1, arms="all", scheme=SHAPE)
+    study = Study(tmp_path, drawn.key, drawn.rows)
+    marks = Marks("made-up-1", dict.fromkeys(drawn.rows, "sermon"), {})
+    lines, more = label_lines(study, marks), sealed_of(drawn.key)
+    coding = coding_of(lines, tmp_path / "made-up.jsonl", store, ledger, scheme=SHAPE)
+    now = datetime(2026, 4, 2, tzinfo=UTC)
+    seal_coding(coding, "made-up-1", store, ledger, clock=lambda: now, study=more)
+    coded = load_record("test", root=tmp_path)
+    assert pages.coded_by(coded) == {}
+    assert pages.coded_by(coded, scheme="shape") == {"made-up-1": len(drawn.rows)}
+    assert pages.classified(coded) == "as classified by a published lexical rule"
+
+
 def test_a_record_with_sealed_codings_says_who_coded_how_many(tmp_path: Path) -> None:
     """The coder and the labels are made up for the test."""
     shutil.copytree(ROOT / "config", tmp_path / "config")
@@ -210,6 +232,7 @@ def test_a_record_with_sealed_codings_says_who_coded_how_many(tmp_path: Path) ->
     seal_coding(read_coding(path, store, ledger), "made-up-1", store, ledger, clock=lambda: now)
     coded = load_record("test", root=tmp_path)
     assert pages.coded_by(coded) == {"made-up-1": 3}
+    assert pages.coded_by(coded, scheme="shape") == {}
     said = "as classified by a published lexical rule; beside it made-up-1 coded 3 answers"
     assert said in visible(pages.masthead(coded).text)
     assert said in visible(front.front_page([coded], None))
