@@ -151,8 +151,6 @@ class ShapeCoder(Ruleset):
         )
         return self.shape(said, prompt=prompt, text=text) if said.label == "refused" else None
 
-    code = label
-
     def shape(self, said: Label, *, prompt: str, text: str) -> Coded:
         """Return the shape of a text which is held for refused, with the judge's word on it."""
         view = View(text)
