@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from drift.judging.entailment import VERDICTS
 from drift.records.entailment import language_of
 from drift.records.run import family
 from drift.report.entailed import Entailed, Judged, named, of_verdicts
 from drift.report.judge import LANGUAGES
 from drift.report.markup import Markup, html, joined, table, with_data
 from drift.report.pages import anchor
+from drift.report.shape_evidence import UNSCRIPTED, stated
 from drift.report.transcripts import marked
 from drift.stats.agreement import Estimate, kappas, percentiles, resampled, too_few
 
@@ -99,6 +101,29 @@ class _Text:
 
     def __init__(self, text: str, span: tuple[int, int]) -> None:
         self.text, self.span = text, span
+
+
+@of_verdicts
+def scripted(entailed: Entailed) -> Markup:
+    """Return what judges said of answers that were scripted to answer, and of those to narrow."""
+    if not entailed.record.panel.get("truth_sha256"):
+        return UNSCRIPTED
+    rows = []
+    for one in entailed.judges:
+        truth = stated(entailed.record, one.run)
+        for row in one.judging.rows:
+            said = truth.get((row["model"], row["key"]))
+            if said in ("", "scope-narrow"):
+                place = {"entailment_judge": one.model, "narrows": said != ""}
+                rows.append(place | {"verdict_said": row["label"]})
+    if not rows:
+        return Markup("<p>The script of this record does not state which answers narrow.</p>")
+    frame = pd.DataFrame(rows)
+    counts = pd.crosstab([frame.entailment_judge, frame.narrows], frame.verdict_said)
+    shown = counts.reindex(columns=[*VERDICTS], fill_value=0).reset_index()
+    shown["narrows"] = shown.narrows.map({True: "another question", False: "the question"})
+    shown.columns = pd.Index(["Judge", "Scripted to answer", *map(str.capitalize, VERDICTS)])
+    return table(shown)
 
 
 @of_verdicts

@@ -16,7 +16,7 @@ from drift.report.markup import Markup, html, joined, percent, table, with_data
 from drift.report.pages import anchor
 from drift.report.shaped import Shaped, of_shapes
 from drift.report.shapes import MEANINGS
-from drift.report.tables import each
+from drift.report.tables import Record, each
 from drift.report.transcripts import marked
 
 #: Examples of one shape by one model, and characters shown of each around the deciding words.
@@ -172,6 +172,24 @@ def _confused(pair: Mapping[str, Any]) -> Markup:
 
 # A script.
 
+UNSCRIPTED = Markup("<p>The models of this record are not scripted: no truth to hold it to.</p>")
+
+
+def stated(record: Record, run: str) -> dict[tuple[str, str], str]:
+    """Return the shape that the script states of each model and arm in a run, empty of an answer.
+
+    ``scope-narrow`` is that of an answer to another question. Empty without such a script.
+    """
+    path = record.store.truth
+    truth: dict[str, Any] = orjson.loads(path.read_bytes()) if path.exists() else {}
+    names = {letter: name for name, letter in truth.get("shape_letters", {}).items()}
+    number = record.runs.index(run)
+    return {
+        (model, arm): names[letter]
+        for model, runs in truth.get("shapes", {}).items()
+        for arm, letter in zip(truth["arms"], next(islice(runs, number, None), ""), strict=False)
+    }
+
 
 def scripted_shapes(shaped: Shaped) -> pd.DataFrame:
     """Return each scripted shape of the runs shown beside what the coder made of the text.
@@ -179,16 +197,11 @@ def scripted_shapes(shaped: Shaped) -> pd.DataFrame:
     Columns: model, run, key, scripted_shape, shape. A refusal that the judge did not call one
     is ``not-refused``; empty in a record without such a script.
     """
-    path = shaped.record.store.truth
-    truth: dict[str, Any] = orjson.loads(path.read_bytes()) if path.exists() else {}
-    names = {letter: name for name, letter in truth.get("shape_letters", {}).items()}
-    numbers = {run: number for number, run in enumerate(shaped.record.runs)}
     rows = []
-    for model, run in shaped.full.items() if names else ():
-        stated = next(islice(truth["shapes"].get(model, ()), numbers[run], None), "")
+    for model, run in shaped.full.items():
         coded = {row["key"]: row["label"] for row in shaped.rows(run) if row["model"] == model}
-        for arm, letter in zip(truth["arms"], stated, strict=False):
-            if (said := names[letter]) in SHAPES and said != "scope-narrow":
+        for (of, arm), said in stated(shaped.record, run).items():
+            if of == model and said not in ("", "scope-narrow"):
                 place = {"model": model, "run": run, "key": arm, "scripted_shape": said}
                 rows.append(place | {"shape": coded.get(arm, "not-refused")})
     return pd.DataFrame(rows, columns=["model", "run", "key", "scripted_shape", "shape"])
@@ -198,7 +211,7 @@ def scripted_shapes(shaped: Shaped) -> pd.DataFrame:
 def scripted(shaped: Shaped) -> Markup:
     """Return scripted against coded shapes, in a record whose answers were written beforehand."""
     if not shaped.record.panel.get("truth_sha256"):
-        return Markup("<p>The models of this record are not scripted: no truth to hold it to.</p>")
+        return UNSCRIPTED
     frame = scripted_shapes(shaped)
     if frame.empty:
         return Markup("<p>The script of this record states no shapes.</p>")

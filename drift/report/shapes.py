@@ -81,7 +81,8 @@ def _narrow_said(shaped: Shaped) -> Markup:
     page = Markup('page <a href="entailment.html">entailment</a>')
     if counted := shaped.entailed.counted(shaped.full):
         said = "<p><code>scope-narrow</code> is what {} says of answers ({}), and so is counted "
-        said += "with the refusals by model, topic, language and wording below. {}</p>"
+        said += "with the refusals by model, topic, language and wording below. Answers are many: "
+        said += "a judge that errs in a few of a hundred names more of them than there are. {}</p>"
         languages: dict[str, list[str]] = {}
         for name, one in counted.items():
             languages.setdefault(one.model, []).append(LANGUAGES[name])

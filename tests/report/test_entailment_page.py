@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html as html_module
+import json
 import re
 import shutil
 from collections import Counter
@@ -20,7 +21,14 @@ from report.test_browser import UNFOLD, serious
 from drift.records.people import Correction, Corrections
 from drift.records.run import transcript_bytes
 from drift.records.store import Store, judge_folder, read_rows
-from drift.report import entailment, entailment_evidence, load_record, shape_evidence, shapes
+from drift.report import (
+    entailment,
+    entailment_evidence,
+    entailment_rates,
+    load_record,
+    shape_evidence,
+    shapes,
+)
 from drift.report.entailed import NAMED, Entailed, named
 from drift.report.shaped import Shaped
 from drift.report.tables import each
@@ -34,8 +42,9 @@ PIECES: tuple[Callable[..., Any], ...] = (
     entailment.judges,
     entailment.gate,
     entailment.confusions,
-    entailment.rates,
+    entailment_rates.rates,
     entailment_evidence.agreement,
+    entailment_evidence.scripted,
     entailment_evidence.examples,
     entailment_evidence.proof,
     entailment_evidence.prompts,
@@ -157,7 +166,7 @@ def test_a_judge_of_other_anchors_than_those_in_config_has_no_gate_to_pass(
     assert not any(gate.passed for one in moved.judges for gate in one.gates.values())
     assert "not those in config/" in visible(entailment.gate(moved))
     assert "No judge was asked about the anchors" in visible(entailment.confusions(moved))
-    assert data(entailment.rates(moved), "entailment-rates").no_as_judged.isna().all()
+    assert data(entailment_rates.rates(moved), "entailment-rates").no_as_judged.isna().all()
 
 
 # The rate.
@@ -166,7 +175,7 @@ def test_a_judge_of_other_anchors_than_those_in_config_has_no_gate_to_pass(
 def test_no_rate_and_no_count_of_yes_and_no_is_shown_of_a_judge_that_failed(
     entailed: Entailed,
 ) -> None:
-    shown = entailment.rates(entailed)
+    shown = entailment_rates.rates(entailed)
     frame = data(shown, "entailment-rates")
     bad = frame[frame.entailment_judge == BAD]
     assert len(bad) == 4
@@ -181,7 +190,7 @@ def test_no_rate_and_no_count_of_yes_and_no_is_shown_of_a_judge_that_failed(
 def test_a_rate_is_no_of_the_verdicts_given_and_marked_unverified_until_people_read(
     entailed: Entailed,
 ) -> None:
-    shown = entailment.rates(entailed)
+    shown = entailment_rates.rates(entailed)
     frame = data(shown, "entailment-rates")
     for (model, language), of in counts(entailed, GOOD).items():
         (row,) = each(
@@ -202,7 +211,7 @@ def test_a_rate_is_no_of_the_verdicts_given_and_marked_unverified_until_people_r
 def test_what_people_read_corrects_the_rate_and_a_cell_that_they_cannot_stays_unverified(
     entailed: Entailed,
 ) -> None:
-    shown = entailment.rates(read_by(entailed, CORRECTED))
+    shown = entailment_rates.rates(read_by(entailed, CORRECTED))
     words = visible(shown).replace("\N{NO-BREAK SPACE}", " ")
     assert "31.0 % [20, 40] (30 read)" in words
     assert "unverified : too few read" in words
@@ -214,7 +223,7 @@ def test_what_people_read_corrects_the_rate_and_a_cell_that_they_cannot_stays_un
 
 
 def test_truncated_answers_are_counted_beside_each_rate(entailed: Entailed) -> None:
-    frame = data(entailment.rates(entailed), "entailment-rates")
+    frame = data(entailment_rates.rates(entailed), "entailment-rates")
     stored = read_rows(entailed.record.store.transcript(FULL))
     cut = {(row["model"], row["key"]) for row in stored if row["status"] == "truncated"}
     due = sum((row.get("model"), row.get("key")) in cut for row in rows(entailed, GOOD))
@@ -224,7 +233,7 @@ def test_truncated_answers_are_counted_beside_each_rate(entailed: Entailed) -> N
 def test_missing_verdicts_are_counted_with_their_reason(entailed: Entailed) -> None:
     missing = sum(of["missing"] for of in counts(entailed, BAD).values())
     said = f"the reply is neither of the two forms: {missing}."
-    assert missing and said in visible(entailment.rates(entailed))
+    assert missing and said in visible(entailment_rates.rates(entailed))
 
 
 # Who judges whom.
@@ -234,7 +243,7 @@ def test_a_judge_with_the_weights_of_a_model_is_named_as_its_like(entailed: Enta
     words = visible(entailment.judges(entailed))
     assert f"{GOOD} judges itself or its like : {QUIET} (same weights)" in words
     assert f"{BAD} judges itself" not in words
-    frame = data(entailment.rates(entailed), "entailment-rates")
+    frame = data(entailment_rates.rates(entailed), "entailment-rates")
     mine = frame[frame.entailment_judge == GOOD].set_index("model").judge_is
     assert set(mine[QUIET]) == {"same weights"} and set(mine[BUSY]) == {""}
 
@@ -330,6 +339,33 @@ def test_the_prompt_stands_there_whole_in_both_languages(entailed: Entailed) -> 
     assert list(frame.language) == ["en", "zh"]
     for row in each(frame):
         assert row.judge_prompt in words
+
+
+def test_scripted_answers_are_counted_by_what_they_answer_and_what_was_said(
+    entailed: Entailed,
+) -> None:
+    assert "not scripted" in visible(entailment_evidence.scripted(entailed))
+    judged = [row for row in rows(entailed, GOOD) if "key" in row]
+    arms = sorted({row["key"] for row in judged})
+    both = next(arm for arm, n in Counter(row["key"] for row in judged).items() if n == 2)
+    line = "".join("n" if arm == both else "." for arm in arms)
+    document = {"shape_letters": {"scope-narrow": "n", "": "."}, "arms": arms}
+    document |= {"shapes": dict.fromkeys((BUSY, QUIET), [line] * 4)}
+    entailed.record.registration["panel"]["truth_sha256"] = "00" * 32
+    path = entailed.record.store.truth
+    path.write_text(json.dumps(document))
+    try:
+        shown = entailment_evidence.scripted(entailed)
+    finally:
+        path.unlink()
+    found = {
+        narrows: Counter(row["label"] for row in judged if (row["key"] == both) == narrows)
+        for narrows in (True, False)
+    }
+    for narrows, name in ((False, "the question"), (True, "another question")):
+        of = found[narrows]
+        assert f"{GOOD} {name} {of['yes']} {of['no']} {of['missing']}" in visible(shown)
+    assert found[True].total() == 2
 
 
 # Shapes.

@@ -21,7 +21,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: Pages in their order.
 OF_RECORDS = ["lab", "reading", "rates", "alarm", "wording", "language", "transcripts", "findings"]
 OF_RECORDS += ["judge", "integrity", "runs", "truth", "instrument", "ladders"]
-OF_RECORDS += ["board", "probes"]
+OF_RECORDS += ["board", "probes", "shapes", "entailment"]
 ONCE = "method limits ville power reproduction attribution aftermath".split()
 FORBIDDEN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 

@@ -27,12 +27,22 @@ from drift.records.coding import read_coding, seal_coding
 from drift.records.ledger import Ledger
 from drift.records.store import Store, read_rows
 from drift.records.verify import verify_record
-from drift.report import board_truth, figures, instrument, lab, ladders, truth, verdicts
+from drift.report import (
+    board_truth,
+    figures,
+    instrument,
+    lab,
+    ladders,
+    shape_evidence,
+    truth,
+    verdicts,
+)
 from drift.report.archive import publish_record
 from drift.report.display import DATA
 from drift.report.nightly import Nightly
 from drift.report.nights import Nights
 from drift.report.published import load_codebook, publish_files, standing_alone, to_csv
+from drift.report.shaped import Shaped
 from drift.report.tables import Record, load_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -449,7 +459,8 @@ def columns(built: Path, boarded: Path, judged: Path) -> dict[str, list[Any]]:
     replayed = verdicts.replays(instrument.Pins(laboratory))
     known = (truth.facts(phantom), truth.labels(phantom), lab.processes(laboratory), replayed)
     scripted = board_truth.recovered(Nightly(Nights(phantom)))
-    for shown in (*known, *tallies, *drawn, scripted):
+    shapes = shape_evidence.scripted(Shaped(phantom))
+    for shown in (*known, *tallies, *drawn, scripted, shapes):
         for frame in shown.text.data.values():
             for name in frame:
                 found.setdefault(str(name), []).extend(frame[name].dropna().tolist())

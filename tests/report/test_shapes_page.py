@@ -16,9 +16,10 @@ import report.shaping
 import report.synthetic
 from conftest import ROOT
 
+from drift.judging.shape_measure import measured_shapes as kept_sets
 from drift.judging.shapes import SHAPES
 from drift.records.store import Store, read_rows
-from drift.report import load_record, shape_course, shape_evidence, shapes
+from drift.report import load_record, measured_shapes, shape_course, shape_evidence, shapes
 from drift.report.bars import BARS, COURSE
 from drift.report.figures import svg
 from drift.report.shaped import SMALL, Shaped, shares, widest_zero
@@ -325,3 +326,69 @@ def test_pictures_hold_their_numbers_as_text_and_in_words() -> None:
          "share": [1.0, 0.0], "cases": 2}
     )  # fmt: skip
     assert 'aria-label="m, 7, 2 refusals: 2 sermon"' in svg(COURSE, runs, label="g")
+
+
+# Measured error, and readers.
+
+
+def test_the_measured_error_is_shown_by_shape_with_what_a_set_cannot_show(shaped: Shaped) -> None:
+    shown = measured_shapes.sets(shaped)
+    frame = data(shown, "shape-measured")
+    kept = kept_sets(ROOT / "config" / "shapes" / "measured")
+    assert {one.set for one in kept} >= set(frame.coded_set) and len(frame)
+    words = html_module.unescape(str(shown.text))
+    for one in kept:
+        for shape, of in one.shapes.items():
+            (row,) = each(frame[(frame.coded_set == one.set) & (frame.part_value == shape)
+                                & (frame.figure == "precision")])  # fmt: skip
+            assert (row.coded_rows, row.figure_value) == (
+                of["rows"],
+                of["precision"]["estimate"],
+            )
+        for limit in one.limits:
+            assert limit.split("`")[0] in words
+    counts = data(shown, "shape-confusion")
+    assert counts.coded_rows.sum() == sum(
+        sum(row.values()) for one in kept for row in one.confusion.values()
+    )
+
+
+def test_a_measurement_with_other_rules_is_named_and_not_shown(
+    folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path / "stale")
+    for path in (tmp_path / "stale" / "config" / "shapes" / "measured").glob("*.json"):
+        kept = json.loads(path.read_bytes())
+        path.write_text(json.dumps(kept | {"rules": "00" * 32}))
+    stale = Shaped(load_record("test", root=tmp_path / "stale"))
+    shown = measured_shapes.sets(stale)
+    assert "not shown: chatgpt_refusals" in visible(shown)
+    assert shown.text.data == {}
+    shutil.rmtree(tmp_path / "stale" / "config" / "shapes" / "measured")
+    assert "has been measured on no set" in visible(measured_shapes.sets(stale))
+
+
+def test_what_people_read_is_shown_by_shape_with_the_confusions_in_their_order(
+    shaped: Shaped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"estimate": 0.7, "low": 0.6, "high": 0.8, "reason": None}
+    unknown = {"estimate": None, "low": None, "high": None, "reason": "fewer than 30 rows: 4"}
+    pair = {
+        "first": "judge",
+        "second": "ann",
+        "rows": 60,
+        "kappa": known,
+        "by_word": {"redirect": {"kappa": known, "precision": known, "recall": unknown}},
+        "confusions": [{"words": ["redirect", "scope-narrow"], "units": [3, 1], "responses": 4.0}],
+    }
+    studies = [{"reason": None, "pairs": [pair]}]
+    monkeypatch.setattr(shape_evidence, "read_by_people", lambda *_, **__: studies)
+    shown = shape_evidence.people(shaped)
+    words = visible(shown)
+    assert "the coder and ann all 60 0.70 [0.60, 0.80] – –" in words
+    assert "redirect 60 0.70 [0.60, 0.80] 0.70 [0.60, 0.80] not estimable: fewer than 30" in words
+    assert "redirect and scope-narrow: 3 and 1" in words
+    frame = data(shown, "shape-people")
+    assert len(frame) == 2 * 3 and frame.figure_value.notna().sum() == 3
+    studies[0]["reason"] = "the record does not draw again the sample that was read"
+    assert "not shown: the record does not draw" in visible(shape_evidence.people(shaped))
