@@ -52,8 +52,8 @@ class Record:
     def sealed(self) -> list[tuple[Line, bytes]]:
         """The lines of the chain up to this run, each with its bytes.
 
-        As of a run that was named nothing follows its labels and the baselines it called
-        for; otherwise only later runs are left out, which a command may be adding at this
+        As of a run that was named nothing follows its labels, their shapes and the baselines it
+        called for; otherwise only later runs are left out, which a command may be adding at this
         moment. IntegrityError where a line is not canonical.
         """
         path, run = self.store.folder / "chain.jsonl", self.reading.get("run", "")
@@ -64,7 +64,8 @@ class Record:
             of, mine = line.body.get("run", ""), line.body.get("run") == run
             if line.kind == "run" and of > run:
                 break
-            if self.as_of and read and not (line.kind == "baseline" and mine):
+            shapes = line.kind == "labels" and line.body["judge"]["id"] == "shapes"
+            if self.as_of and read and not (mine and (line.kind == "baseline" or shapes)):
                 break
             read = read or (line.kind == "labels" and mine)
             found.append((line, raw))

@@ -245,7 +245,7 @@ def test_months_hold_the_files_as_they_lie_in_the_record(
         sums = month.read("SHA256SUMS-2026-03").decode().splitlines()
         assert {line.split("  ")[1] for line in sums} == names - {"SHA256SUMS-2026-03"}
         assert all(sha256(month.read(line[66:])).hexdigest() == line[:64] for line in sums)
-    assert len(names) == 2 * 3 + 1
+    assert len(names) == 2 * 4 + 1
     again = unpacked(report / "test" / "record", tmp_path / "test")
     assert verify_record(again, root=project, workers=1).problems == []
 
@@ -359,7 +359,7 @@ def test_labels_of_a_second_judge_are_published_but_not_as_of_a_run_before_them(
         again = unpacked(record / "test" / "record", tmp_path / f"{name}-again")
         assert verify_record(again, root=project, workers=1).problems == []
         judges = {path.name for path in (again / "labels").iterdir()}
-        assert len(judges) == (1 if as_of else 2)
+        assert len(judges) == (2 if as_of else 3)
 
 
 def test_a_zip_is_made_again_only_when_its_month_has_changed(

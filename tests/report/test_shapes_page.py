@@ -392,3 +392,21 @@ def test_what_people_read_is_shown_by_shape_with_the_confusions_in_their_order(
     assert len(frame) == 2 * 3 and frame.figure_value.notna().sum() == 3
     studies[0]["reason"] = "the record does not draw again the sample that was read"
     assert "not shown: the record does not draw" in visible(shape_evidence.people(shaped))
+
+
+def test_as_of_a_run_its_own_shapes_are_read_and_none_that_were_coded_after_a_later_run(
+    folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path / "again")
+    later = Shaped(load_record("test", as_of=FULL, root=folder))
+    assert later.full == {}
+    record = tmp_path / "again" / "data" / "test"
+    raws = (record / "chain.jsonl").read_bytes().splitlines(keepends=True)
+    lines = [json.loads(raw) for raw in raws]
+    place = max(n for n, line in enumerate(lines) if line.get("run") == FULL and n < len(lines) - 4)
+    coding = next(n for n, line in enumerate(lines) if line.get("run") == FULL and n > place)
+    # Coded when the run was made: the line stands beside those of the run.
+    moved = [*raws[: place + 1], raws[coding], *raws[place + 1 : coding], *raws[coding + 1 :]]
+    (record / "chain.jsonl").write_bytes(b"".join(moved))
+    then = Shaped(load_record("test", as_of=FULL, root=tmp_path / "again"))
+    assert set(then.lines) == {FULL} and set(then.full.values()) == {FULL}
