@@ -489,6 +489,39 @@ def test_a_changed_judging_is_found(
     assert len(stage.verified()) == 1
 
 
+@pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{}", b'{"anchor": []}', b"no JSON", b"7"])
+def test_a_row_that_is_no_verdict_is_named_and_nothing_breaks(
+    project: Path, judged: Path, raw: bytes
+) -> None:
+    shutil.copytree(judged, project / "data" / "test")
+    stage = Stage(project, Ticking(datetime(2026, 3, 2, tzinfo=UTC)), Loopback(answering))
+    body = stage.last.body
+    path = Store(stage.folder).labels(judge_folder(body["judge"]), body["run"])
+    lines = path.read_bytes().splitlines(keepends=True)
+    data = b"".join([*lines[:50], raw + b"\n", *lines[51:]])
+    path.write_bytes(data)
+    reseal(stage.folder, body["seq"], dict(body) | {"labels": sha256_hex(data)})
+    assert len(stage.verified()) == 1
+    if raw:
+        with pytest.raises(IntegrityError):
+            read_judging(Store(stage.folder), stage_body(stage))
+
+
+def stage_body(stage: Stage) -> dict[str, Any]:
+    return judgings(Ledger(stage.folder).forwards())[-1]
+
+
+@pytest.mark.parametrize("left_out", ["asked", "usage"])
+def test_a_line_that_does_not_say_how_the_judge_was_asked_is_found(
+    project: Path, judged: Path, left_out: str
+) -> None:
+    shutil.copytree(judged, project / "data" / "test")
+    stage = Stage(project, Ticking(datetime(2026, 3, 2, tzinfo=UTC)), Loopback(answering))
+    body = {name: value for name, value in stage_body(stage).items() if name != left_out}
+    reseal(stage.folder, stage_body(stage)["seq"], body)
+    assert len(stage.verified()) == (left_out == "asked")
+
+
 def test_a_reworded_prompt_is_judged_anew_and_the_old_verdicts_are_only_hashed(
     stage: Stage,
 ) -> None:
@@ -512,7 +545,7 @@ def test_a_line_that_names_another_judge_than_was_asked_is_found(stage: Stage) -
     body = dict(stage.last.body)
     asked = {**body["asked"], "model": "another"}
     reseal(stage.folder, body["seq"], body | {"asked": asked})
-    assert any("not named by what it was asked with" in it for it in stage.verified())
+    assert any("names another judge than its rows do" in it for it in stage.verified())
 
 
 def test_the_fingerprint_is_that_of_the_words_on_the_anchors(stage: Stage) -> None:

@@ -23,6 +23,7 @@ from drift.errors import IntegrityError
 from drift.judging.entailment import (
     CODE_VERSION,
     LANGUAGES,
+    VERDICTS,
     Anchors,
     EntailmentRules,
     Language,
@@ -195,7 +196,16 @@ def judged_usd(backwards: Iterable[Line], day: str) -> Decimal:
 
 def read_judging(store: Store, body: Mapping[str, Any]) -> Judging:
     """Return the judging that a ledger line, given by its body, seals."""
-    rows = read_rows(store.labels(judge_folder(body["judge"]), body["run"]))
+    path = store.labels(judge_folder(body["judge"]), body["run"])
+    rows = read_rows(path)
+    if odd := [row.get("label") for row in rows if row.get("label") not in VERDICTS]:
+        raise IntegrityError(
+            "a judging holds what is no verdict",
+            where=str(path),
+            got=repr(odd[0])[:80],
+            expected=", ".join(VERDICTS),
+            next_step="`drift verify` names the row",
+        )
     of_anchors = [row for row in rows if "anchor" in row]
     return Judging(body, of_anchors, [row for row in rows if "anchor" not in row])
 
@@ -271,44 +281,38 @@ def check_verdicts(
     Where the judging can be repeated with what stands in ``config/``, every row is made again
     from the reply that it keeps. Otherwise texts, fingerprint and bytes are checked.
     """
-    folder = judge_folder(line["judge"])
-    where, asked = f"run {line['run']}, {folder}", line["asked"]
-    if (rules_hash(asked), judge_id(asked["model"])) != (
-        line["judge"]["rules"],
-        line["judge"]["id"],
-    ):
-        part.add("labels", where, "edited", "the judge is not named by what it was asked with")
+    where = f"run {line['run']}, {judge_folder(line['judge'])}"
     stored = data.splitlines(keepends=True)
     part.labels += len(stored)
     holds = sha256_hex(data) == line["labels"]
     try:
-        rows = [orjson.loads(raw) for raw in stored]
-        kept = {_place(row): row for row in rows}
-        repeated = judge is not None and check.can_repeat(asked, judge)
-        if repeated:
-            assert judge is not None
+        asked, rows = line["asked"], [orjson.loads(raw) for raw in stored]
+        if judge is not None and check.can_repeat(asked, judge):
             answered = answered_rows(answers, prompts, judge, asked["arms"])
+            kept = {_place(row): row for row in rows}
             due = [_again(unit, kept) for unit in units(check, answered, prompts)]
         else:
             part.labels_not_rederivable += len(stored)
             texts = {_place(it): sha256_hex(it["text"].encode()) for it in answers}
             due = [_with_text(row, texts) for row in rows]
-        same_words = fingerprint_of(rows) == line["judge"]["fingerprint"]
+        named = {"id": judge_id(asked["model"]), "rules": rules_hash(asked)}
+        named |= {"fingerprint": fingerprint_of(rows)}
+        difference = first_difference(stored, [*map(dump_line, due)])
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        part.add("labels", where, "edited", f"a row is no verdict: {error!r}")
+        part.add("labels", where, "edited", f"the judging cannot be read: {error!r}")
         return
-    if difference := first_difference(stored, [*map(dump_line, due)]):
+    if difference:
         position, how = difference
         wanted = (due[position:] or rows[position:])[0]
-        name = ", ".join(_place(wanted))
         found = rows[position] if position < len(rows) else {}
         fields = sorted(key for key in {*wanted, *found} if wanted.get(key) != found.get(key))
+        name = f"run {line['run']}, {', '.join(_place(wanted))}"
         detail = f"line {position + 1}: not as it is made again in {', '.join(fields)}"
-        part.add("labels", f"run {line['run']}, {name}", "judge moved" if holds else how, detail)
+        part.add("labels", name, "judge moved" if holds else how, detail)
     elif not holds:
         part.add("labels", where, "edited", "not the sealed bytes")
-    elif not same_words:
-        part.add("labels", where, "judge moved", "its fingerprint is not the sealed one")
+    elif line["judge"] != named:
+        part.add("labels", where, "judge moved", "its line names another judge than its rows do")
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
