@@ -96,8 +96,10 @@ def entail(
             asked=total.asked + made.asked,
             failed=total.failed + made.failed,
             codes=total.codes + made.codes,
-            sealed=total.sealed and made.sealed,
+            sealed=made.sealed,
         )
+        if not made.sealed:
+            break
     return total
 
 

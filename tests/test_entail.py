@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -53,6 +53,7 @@ class Stage:
     server: Loopback
     script: Script = answering
     seen: list[Request] = field(default_factory=list)
+    lent: list[Stage] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
@@ -92,6 +93,11 @@ class Stage:
         with made.opened():
             return entail(made, judge, **options)
 
+    def last_run(self, before: str | None) -> str:
+        """Return the last run but the one named."""
+        runs = [line.body["run"] for line in Ledger(self.folder).forwards() if line.kind == "run"]
+        return [it for it in runs if it != before][-1]
+
     def judgings(self) -> list[Judging]:
         store = Store(self.folder)
         return [read_judging(store, body) for body in judgings(Ledger(self.folder).forwards())]
@@ -108,15 +114,27 @@ class Stage:
         return (self.folder / "chain.jsonl").read_bytes()
 
 
-@pytest.fixture
-def stage(project: Path, clock: Ticking) -> Iterator[Stage]:
-    made: list[Stage] = []
-    with Loopback(lambda request: made[0].reply(request)) as server:
-        made.append(Stage(project, clock, server))
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A record of one full run, whose server goes on; `stage` lends it to a test."""
+    project = tmp_path_factory.mktemp("recorded")
+    shutil.copytree(ROOT / "config", project / "config")
+    with Loopback(lambda request: lent[-1].reply(request)) as server:
+        lent = [Stage(project, Ticking(datetime(2026, 3, 1, 0, 5, tzinfo=UTC)), server)]
+        lent[0].lent = lent
         write_panel(project, server.base_url)
-        assert run(project, clock).sealed
-        clock.advance(hours=1)
-        yield made[0]
+        assert run(project, lent[0].clock).sealed
+        yield lent[0]
+
+
+@pytest.fixture
+def stage(recorded: Stage, project: Path) -> Iterator[Stage]:
+    shutil.copytree(recorded.folder, project / "data" / "test")
+    write_panel(project, recorded.server.base_url)
+    clock = Ticking(recorded.clock() + timedelta(hours=1))
+    recorded.lent.append(Stage(project, clock, recorded.server))
+    yield recorded.lent[-1]
+    recorded.lent.pop()
 
 
 def test_every_answer_is_judged_from_its_stored_bytes_and_each_pair_once(stage: Stage) -> None:
@@ -341,6 +359,17 @@ def stop(counted: list[int] = []) -> bool:  # noqa: B006
     """Tell whether twenty requests were counted."""
     counted.append(1)
     return len(counted) > 20
+
+
+def test_several_runs_are_judged_each_with_its_own_words_on_the_anchors(stage: Stage) -> None:
+    stage.clock.advance(hours=6)
+    second = run(stage.project, stage.clock)
+    first = stage.last_run(second.run)
+    outcome = stage.judge(runs=[first, str(second.run)], arms="canonical")
+    assert outcome.sealed and outcome.asked == 2 * (ANCHORS + 41) == len(stage.seen)
+    assert [judging.body["run"] for judging in stage.judgings()] == [first, second.run]
+    assert len({judge_folder(judging.body["judge"]) for judging in stage.judgings()}) == 1
+    assert stage.verified() == []
 
 
 def test_a_judge_of_another_panel_is_named_with_it(stage: Stage) -> None:
