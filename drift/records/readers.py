@@ -45,7 +45,7 @@ def compare(study: Study, coders: Sequence[Marks], final: Marks | None = None) -
     """Return agreement and rates of a study as a JSON-able document.
 
     ``pairs`` compares the coders with each other and the judge with each of them and with the
-    adjudicated labels; ``rates`` gives for each model and language what :func:`_rates` says, by
+    adjudicated labels; ``rates`` gives for each model and language what :func:`rates` says, by
     the adjudicated labels, or without any by those of each coder. What cannot be computed is None
     with a reason.
     """
@@ -63,7 +63,7 @@ def compare(study: Study, coders: Sequence[Marks], final: Marks | None = None) -
         "units": len(study.units),
         "responses": sum(stratum.responses for stratum in key.strata),
         "pairs": pairs,
-        "rates": [it for marks in ([final] if final else coders) for it in _rates(study, marks)],
+        "rates": [it for marks in ([final] if final else coders) for it in rates(study, marks)],
     }
 
 
@@ -212,7 +212,7 @@ def _none(reason: str) -> Estimate:
     return Estimate(None, None, None, reason)
 
 
-def _rates(study: Study, marks: Marks) -> list[dict[str, Any]]:
+def rates(study: Study, marks: Marks) -> list[dict[str, Any]]:
     """Return rates of each model and language as one reader's labels correct them.
 
     ``judged`` is the judge's own rate over all answers drawn from, ``design_based`` and

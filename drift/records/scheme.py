@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from drift.judging.shapes import SHAPES
+from drift.records.store import MODEL_JUDGE
 from drift.stats.agreement import ORDER
 from drift.stats.survey import RATE, VERDICTS, Kinds
 
@@ -146,7 +147,7 @@ SHAPE: Final = Scheme(
 )  # fmt: skip
 ENTAILMENT: Final = Scheme(
     name="entailment",
-    judge="entailment-",
+    judge=MODEL_JUDGE,
     words=(
         Word(
             "yes", "1", "是",
