@@ -22,7 +22,7 @@ from drift.errors import IntegrityError
 from drift.judging import Judge
 from drift.judging.labeller import Labeller
 from drift.records.derive import Fold, baseline_of, derived_files
-from drift.records.entailment import Check, check_verdicts
+from drift.records.entailment import Check
 from drift.records.ledger import WORDS, Ledger, Line
 from drift.records.parallel import spread
 from drift.records.passes import READ_BY, open_headers, open_passes
@@ -41,6 +41,7 @@ from drift.records.verify_chain import (
     first_difference,
 )
 from drift.records.verify_passes import check_passes
+from drift.records.verify_verdicts import check_verdicts
 
 #: The body of a run line, and those of the labels lines that read it.
 RunJob = tuple[dict[str, Any], list[dict[str, Any]]]
