@@ -74,16 +74,14 @@ def _drawn(whole: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 # From one full run to the next.
 
 
-def _pair(shaped: Shaped, model: str) -> tuple[Mapping[str, Any], ...]:
-    """Return the last two usable full runs of a model that have shapes, older first."""
-    found = [
-        reading
-        for reading in readings(shaped.record)
-        if reading["run"] in shaped.lines and model in reading["models"]
-        if is_full(reading, reading["models"][model])
-        if reading["models"][model]["coverage"]["usable"]
-    ]
-    return tuple(found[-2:])
+def _pairs(shaped: Shaped) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    """Return the last two usable full runs of each model that have shapes, older first."""
+    found: dict[str, tuple[Mapping[str, Any], ...]] = {}
+    for reading in readings(shaped.record):
+        for key, model in reading["models"].items() if reading["run"] in shaped.lines else ():
+            if is_full(reading, model) and model["coverage"]["usable"]:
+                found[key] = (*found.get(key, ())[-1:], reading)
+    return found
 
 
 def _kinds(shaped: Shaped, reading: Mapping[str, Any], model: str) -> dict[str, str]:
@@ -104,9 +102,8 @@ def _kinds(shaped: Shaped, reading: Mapping[str, Any], model: str) -> dict[str, 
 
 def _moves(shaped: Shaped) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
     """Yield each model with its compared arms and their kinds in both runs, and the runs."""
-    for model in shaped.record.models:
-        pair = _pair(shaped, model)
-        if len(pair) == 2:
+    for model, pair in _pairs(shaped).items():
+        if len(pair) == 2 and model in shaped.record.models:
             before, after = (_kinds(shaped, reading, model) for reading in pair)
             both = sorted(before.keys() & after.keys())
             rows = [(key.partition("#")[0], before[key], after[key]) for key in both]

@@ -131,7 +131,7 @@ def distribution(shaped: Shaped, caption: str) -> Markup:
 
 
 def _note(row: Any) -> str:
-    few = ", small n" if row.small_n else ""
+    few = ", too few for limits" if pd.isna(row.share_low) else ", small n" if row.small_n else ""
     return f"{row.refusals} responses of {row.families} families{few}"
 
 
