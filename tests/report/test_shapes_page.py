@@ -18,6 +18,7 @@ from conftest import ROOT
 
 from drift.judging.shape_measure import measured_shapes as kept_sets
 from drift.judging.shapes import SHAPES
+from drift.records.shapes import load_coder
 from drift.records.store import Store, read_rows
 from drift.report import load_record, measured_shapes, shape_course, shape_evidence, shapes
 from drift.report.bars import BARS, COURSE
@@ -331,10 +332,21 @@ def test_pictures_hold_their_numbers_as_text_and_in_words() -> None:
 # Measured error, and readers.
 
 
-def test_the_measured_error_is_shown_by_shape_with_what_a_set_cannot_show(shaped: Shaped) -> None:
-    shown = measured_shapes.sets(shaped)
+def measured_with(root: Path, rules: str) -> Shaped:
+    """The record of a project whose measurements were made with these rules."""
+    for path in (root / "config" / "shapes" / "measured").glob("*.json"):
+        path.write_text(json.dumps(json.loads(path.read_bytes()) | {"rules": rules}))
+    return Shaped(load_record("test", root=root))
+
+
+def test_the_measured_error_is_shown_by_shape_with_what_a_set_cannot_show(
+    folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path / "fresh")
+    fresh = measured_with(tmp_path / "fresh", load_coder(folder).rules_hash)
+    shown = measured_shapes.sets(fresh)
     frame = data(shown, "shape-measured")
-    kept = kept_sets(ROOT / "config" / "shapes" / "measured")
+    kept = kept_sets(tmp_path / "fresh" / "config" / "shapes" / "measured")
     assert {one.set for one in kept} >= set(frame.coded_set) and len(frame)
     words = html_module.unescape(str(shown.text))
     for one in kept:
@@ -357,10 +369,7 @@ def test_a_measurement_with_other_rules_is_named_and_not_shown(
     folder: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(folder, tmp_path / "stale")
-    for path in (tmp_path / "stale" / "config" / "shapes" / "measured").glob("*.json"):
-        kept = json.loads(path.read_bytes())
-        path.write_text(json.dumps(kept | {"rules": "00" * 32}))
-    stale = Shaped(load_record("test", root=tmp_path / "stale"))
+    stale = measured_with(tmp_path / "stale", "00" * 32)
     shown = measured_shapes.sets(stale)
     assert "not shown: chatgpt_refusals" in visible(shown)
     assert shown.text.data == {}
