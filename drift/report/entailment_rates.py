@@ -67,7 +67,7 @@ def _standing(one: Judged) -> Iterator[Markup]:
 def _read(one: Judged) -> Markup:
     found = one.corrections
     return html(
-        "<p>Read by {} ({} verdicts, {} counted). Of the judge's No, people call no: <b>{}</b>; of "
+        "<p>Read by {} ({} verdicts; the labels of {} count). Of the judge's No, people call no: <b>{}</b>; of "
         "what they call no, the judge said No: <b>{}</b>. Corrected rates are prediction-powered, "
         "of all verdicts of the study's runs, and may differ from those judged here.</p>",
         *(", ".join(found.readers) or found.reader, found.coded, found.reader),
@@ -79,7 +79,7 @@ def _share(one: Estimate) -> Markup:
     if one.estimate is None:
         return html("not estimable: {}", one.reason)
     if one.low is None or one.high is None:
-        return html("{}", percent(one.estimate))
+        return html("{}, no limits{}", percent(one.estimate), f": {one.reason}" * bool(one.reason))
     return html("{} [{:.0f}, {:.0f}]", percent(one.estimate), 100 * one.low, 100 * one.high)
 
 
