@@ -370,7 +370,9 @@
     const found = { runs: 1, responses: await checkTranscript(run, await read(path)), labels: 0 };
     for (const line of labels) {
       const { judge } = line;
-      const name = `${judge.id}-${judge.rules.slice(0, 12)}`;
+      // A model that judges can say other words at another time: its fingerprint tells them apart.
+      const said = judge.id.startsWith("entailment-") ? `-${judge.fingerprint.slice(0, 8)}` : "";
+      const name = `${judge.id}-${judge.rules.slice(0, 12)}${said}`;
       const bytes = await read(`labels/${name}/${run.run}.jsonl`);
       if (await sha256(bytes) !== line[line.kind]) throw new Mismatch(`labels of run ${run.run} by ${name}`, "edited", "not the sealed bytes");
       found.labels += linesOf(bytes).lines.length;

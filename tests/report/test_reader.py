@@ -272,7 +272,13 @@ def test_a_good_record_holds_in_the_browser(visit: Callable[..., Any], site: Pat
     head = json.loads((site / "report/test/record/head.json").read_text())
     assert verdict == "holds" and f"head {head['seq']}, {head['hash']}" in said
     rows = 2 * (3 * 41 + 144)
-    assert f"4 of 5 were read and hold, with {rows} responses and {rows} labels" in said
+    shapes = sum(
+        path.read_bytes().count(b"\n")
+        for path in (site / "report/test/record").glob("labels/shapes-*/*.jsonl")
+    )
+    assert shapes > 0
+    read = f"4 of 5 were read and hold, with {rows} responses and {rows + shapes} labels"
+    assert read in said
     assert "Nor does it show that a label is right" in said
     assert "What was read holds: 4 of 5 runs of the chain." in said
 
@@ -333,9 +339,14 @@ TAMPERED = {
     "a line of the chain taken out": ("chain.jsonl", without_line(3), r"chain.jsonl:3 \(line 3 st"),
     "the end of the chain": ("chain.jsonl", lambda data: data[:-1], "cut: chain.jsonl"),
     "a label": (
-        f"labels/*/{LATEST}.jsonl",
+        f"labels/rules-*/{LATEST}.jsonl",
         edit(b'"refused"', b'"refusal"'),
         rf"edited: labels of run {LATEST} by rules-[0-9a-f]{{12}}",
+    ),
+    "a shape": (
+        f"labels/shapes-*/{LATEST}.jsonl",
+        edit(b'"flat-no"', b'"sermons"'),
+        rf"edited: labels of run {LATEST} by shapes-[0-9a-f]{{12}}",
     ),
     "the head": (
         "head.json",
