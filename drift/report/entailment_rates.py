@@ -67,9 +67,10 @@ def _standing(one: Judged) -> Iterator[Markup]:
 def _read(one: Judged) -> Markup:
     found = one.corrections
     return html(
-        "<p>Read by {} ({} verdicts; the labels of {} count). Of the judge's No, people "
-        "call no: <b>{}</b>; of what they call no, the judge said No: <b>{}</b>. Corrected rates are "
-        "prediction-powered, of all verdicts of the study's runs, and may differ from those judged here.</p>",
+        "<p>Read by {} ({} verdicts; the labels of {} count). Of the judge's No, people call "
+        "no: <b>{}</b>; of what they call no, the judge said No: <b>{}</b>. Corrected rates "
+        "are prediction-powered, of all verdicts of the study's runs, and may differ from those "
+        "judged here.</p>",
         *(", ".join(found.readers) or found.reader, found.coded, found.reader),
         *(_share(found.precision), _share(found.recall)),
     )
