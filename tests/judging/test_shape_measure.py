@@ -123,7 +123,7 @@ def test_each_proxy_is_measured_and_states_its_limits() -> None:
 
 
 def test_texts_of_our_own_are_coded_no_worse_than_when_they_were_scored() -> None:
-    """Floors under what was reached; the texts were never read while rules were changed."""
+    """Floors under what was reached on them; since version 2 the rules are fitted to these texts."""
     path = Path(__file__).parent / "texts" / "shapes.jsonl"
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     assert (
@@ -134,7 +134,7 @@ def test_texts_of_our_own_are_coded_no_worse_than_when_they_were_scored() -> Non
         one.said == line["shape"] for one, line in zip(code_rows(CODER, rows), lines, strict=True)
     ]
     refused = [one.coded is not None for one in code_rows(CODER, rows)]
-    assert sum(right) >= 43 and sum(refused) >= 58
+    assert sum(right) >= 58 and sum(refused) >= 58
 
 
 def write(path: Path, *lines: dict[str, Any]) -> Path:
