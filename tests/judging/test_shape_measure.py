@@ -123,7 +123,7 @@ def test_each_proxy_is_measured_and_states_its_limits() -> None:
 
 
 def test_texts_of_our_own_are_coded_no_worse_than_when_they_were_scored() -> None:
-    """Floors under what was reached on them; since version 2 the rules are fitted to these texts."""
+    """Floors under what was reached; since version 2 the rules are fitted to these texts."""
     path = Path(__file__).parent / "texts" / "shapes.jsonl"
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     assert (
