@@ -164,6 +164,7 @@ class _Judging:
     arms: Arms
     units: list[Unit] = field(init=False)
     asked: dict[str, Any] = field(init=False)
+    resumed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         rows = sealed_texts(self.record.store, self.run)
@@ -226,8 +227,24 @@ class _Judging:
                 )
             )
         elif not current.unasked(spec.key):
-            self._seal(current, outcome)
+            self._close(current, outcome)
         return outcome
+
+    def _close(self, current: OpenRun, outcome: Outcome) -> None:
+        """Seal what was asked to its end; where too much failed at the first try, keep it open."""
+        name, rows = self.judge.spec.key, self._rows(current)
+        gone = sum(row["status"] == "failed" for row in rows)
+        said = f"{name}: {gone} of {len(rows)} verdicts did not come in {current.run}"
+        if gone > MISSING_SHARE * len(rows) and not self.resumed and any(map(_failed, current.rows)):
+            step = "run the same command: it asks once more for those that failed, and seals"
+            outcome.problem(PausedError(said, next_step=step))
+            return
+        self._seal(current, rows)
+        outcome.sealed = True
+        if gone > MISSING_SHARE * len(rows):
+            outcome.problem(PartialError(said))
+        elif gone:
+            outcome.notes.append(said)
 
     @contextmanager
     def _answering(self, outcome: Outcome) -> Iterator[None]:
@@ -260,6 +277,9 @@ class _Judging:
                 say(f"resuming the judging of run {current.run}")
                 if not current.heard:
                     current.ask_again(self.record.clock())
+                # What failed is asked once more; the last row of a key is the one that counts.
+                current.rows = [row for row in current.rows if not _failed(row)]
+                self.resumed = True
                 return current
             if current.heard:
                 raise ConfigurationError(
@@ -328,18 +348,16 @@ class _Judging:
             spent += Decimal(usage(self.judge.spec, current.rows)["cost_usd"] or 0)
         return spent
 
-    def _seal(self, current: OpenRun, outcome: Outcome) -> None:
-        record, rows = self.record, self._rows(current)
+    def _seal(self, current: OpenRun, rows: list[dict[str, Any]]) -> None:
+        record = self.record
         judge = self.identity | {"fingerprint": fingerprint_of(rows)}
         spent = usage(self.judge.spec, current.responses())
         more = {"asked": self.asked, "usage": spent}
         run = str(self.run["run"])
         seal_labels(record.store, record.ledger, judge, run, rows, at=record.clock(), more=more)
         current.path.unlink()
-        outcome.sealed = True
-        if gone := sum(row["status"] == "failed" for row in rows):
-            said = f"{self.judge.spec.key}: {gone} of {len(rows)} verdicts did not come in {run}"
-            if gone > MISSING_SHARE * len(rows):
-                outcome.problem(PartialError(said))
-            else:
-                outcome.notes.append(said)
+
+
+def _failed(row: Mapping[str, Any]) -> bool:
+    """Tell whether a reply did not come that may come at another time."""
+    return bool(row["status"] == "failed" and (row.get("error") or {}).get("code") != TOO_LONG)

@@ -302,14 +302,38 @@ def test_nobody_answering_leaves_the_judging_open(stage: Stage) -> None:
     assert {row["status"] for row in stage.last.rows} == {"ok"}
 
 
-def test_more_than_a_tenth_that_did_not_come_is_partial(stage: Stage) -> None:
+def losing(stage: Stage) -> Callable[[Request], Reply]:
+    """Answer the anchors, and fail on a third of the responses."""
     plain = stage.well()
 
     def script(request: Request) -> Reply:
         lost = stage.knows(request) is None and request.prompt.count("e") % 3 == 0
         return failing(500, "server_error") if lost else plain(request)
 
+    return script
+
+
+def test_what_an_outage_took_is_asked_once_more_and_nothing_else(stage: Stage) -> None:
+    outcome = stage.judge(losing(stage))
+    assert (outcome.sealed, outcome.exit_code) == (False, 3)
+    assert "asks once more for those that failed" in "\n".join(outcome.notes)
+    assert stage.judgings() == []
+    asked: list[str] = []
+    plain = stage.well()
+
+    def script(request: Request) -> Reply:
+        asked.append(request.prompt)
+        return plain(request)
+
     outcome = stage.judge(script)
+    assert (outcome.sealed, outcome.exit_code) == (True, 0), outcome.notes
+    assert asked and all(prompt.count("e") % 3 == 0 for prompt in asked)
+    assert {row["status"] for row in stage.last.rows} == {"ok"} and stage.verified() == []
+
+
+def test_more_than_a_tenth_that_did_not_come_twice_is_partial(stage: Stage) -> None:
+    stage.judge(losing(stage))
+    outcome = stage.judge(losing(stage))
     assert (outcome.sealed, outcome.exit_code) == (True, 5)
     assert "verdicts did not come" in "\n".join(outcome.notes)
     lost = [row for row in stage.last.rows if row["status"] == "failed"]
