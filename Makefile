@@ -54,6 +54,9 @@ phantom: env
 	@cd data && rm -rf phantom/readings phantom/series.json phantom/churn.jsonl phantom/findings.jsonl
 	@$(BIN)/drift refresh --panel phantom --runs 120
 	@$(BIN)/drift board --panel phantom --nights 8
+	@$(BIN)/drift shapes --panel phantom
+	@$(BIN)/drift entail --panel phantom --judge careful --run 20260120T120000Z
+	@for judge in careful careless talkative obliging; do $(BIN)/drift entail --panel phantom --judge $$judge || exit 1; done
 	@find data/phantom/readings data/phantom/transcripts data/phantom/labels -type f ! -name '*.gz' -exec gzip -9n {} +
 
 # After a change of the rules: declares it in the shipped laboratory record, and labels its stored
