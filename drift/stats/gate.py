@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy import stats
+from scipy.special import bdtrc
 
 from drift.stats.agreement import cohen_kappa
 from drift.stats.inputs import checked_count, checked_share
@@ -110,4 +110,4 @@ def passing_probability(n: int, *, true_kappa: float, kappa: float) -> float:
     """
     pairs = checked_count("n", n)
     share = (1 + checked_share("true_kappa", true_kappa)) / 2
-    return float(stats.binom.sf(least_right(pairs, kappa=kappa) - 1, pairs, share))
+    return float(bdtrc(least_right(pairs, kappa=kappa) - 1, pairs, share))
