@@ -235,13 +235,14 @@ class _Judging:
         name, rows = self.judge.spec.key, self._rows(current)
         gone = sum(row["status"] == "failed" for row in rows)
         said = f"{name}: {gone} of {len(rows)} verdicts did not come in {current.run}"
-        if gone > MISSING_SHARE * len(rows) and not self.resumed and any(map(_failed, current.rows)):
+        partial = gone > MISSING_SHARE * len(rows)
+        if partial and not self.resumed and any(map(_failed, current.rows)):
             step = "run the same command: it asks once more for those that failed, and seals"
             outcome.problem(PausedError(said, next_step=step))
             return
         self._seal(current, rows)
         outcome.sealed = True
-        if gone > MISSING_SHARE * len(rows):
+        if partial:
             outcome.problem(PartialError(said))
         elif gone:
             outcome.notes.append(said)
