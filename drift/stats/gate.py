@@ -102,7 +102,7 @@ def passing_probability(n: int, *, true_kappa: float, kappa: float) -> float:
     n : int
         Pairs, >= 1, half of them true.
     true_kappa, kappa : float
-        In [0, 1]: the judge's own, over all pairs like these, and the least that passes.
+        In (0, 1): the judge's own, over all pairs like these, and the least that passes.
 
     Notes
     -----

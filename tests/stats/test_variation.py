@@ -30,6 +30,21 @@ def refusals(rng, families, *, by_model=0.0, by_topic=0.0, models=3, topics=6, a
     return np.array(rows).T
 
 
+def refused_by_topic(rng, families, *, by_topic=0.0, topics=4):
+    """Return refusals by two models: even topics are refused by the one, odd ones by the other.
+
+    Each declines in a shape of its own, but for the share `by_topic`, in which it is the topic's.
+    """
+    rows, home = [], rng.integers(topics, size=families)
+    for family in range(families):
+        for model in (0, 1):
+            if rng.random() < (0.9 if (home[family] + model) % 2 == 0 else 0.3):
+                own = model if rng.random() < 0.8 else rng.integers(4)
+                shape = home[family] if rng.random() < by_topic else own
+                rows.append((shape, model, home[family], family))
+    return np.array(rows).T
+
+
 def varied(data, *, draws=199, seed=1):
     return variation(*data, k=K, draws=draws, seed=seed)
 
@@ -99,6 +114,48 @@ def test_each_test_finds_its_own_cause_and_leaves_the_other(cause, other):
     assert own >= 0.9 and others <= 0.2 and apart >= 0.9
 
 
+def test_topics_that_differ_only_in_who_refuses_them_do_not_differ_in_how():
+    rng, found = np.random.default_rng(20261119), []
+    for seed in range(200):
+        it = varied(refused_by_topic(rng, 40), draws=99, seed=seed).topics
+        found.append((it.p, it.r2, it.by_chance, it.effect))
+    p, r2, by_chance, effect = np.array(found).T
+    assert (p <= 0.05).mean() <= 0.05 + 3 * (0.0475 / 200) ** 0.5
+    # Who refuses carries the shape along: what chance explains is most of what topics do.
+    assert r2.mean() > 0.15 and by_chance.mean() == pytest.approx(r2.mean(), abs=0.01)
+    assert abs(effect.mean()) < 0.02
+
+
+def test_a_topic_that_moves_shapes_is_found_though_topics_differ_in_who_refuses_them():
+    rng, found = np.random.default_rng(20261120), []
+    for seed in range(40):
+        it = varied(refused_by_topic(rng, 40, by_topic=0.6), draws=99, seed=seed)
+        found.append((it.topics.p <= 0.05, it.topics.effect))
+    seen, effect = np.mean(found, axis=0)
+    assert seen >= 0.9 and effect == pytest.approx(0.4, abs=0.05)
+
+
+def test_topics_are_dealt_out_only_among_families_that_the_same_models_refused():
+    # Six families of model 0 alone, six of both; those that have no like one are left out.
+    models = [*[0] * 6, *[0, 1] * 6, 2]
+    families = [*range(6), *np.repeat(np.arange(6, 12), 2), 12]
+    topics = [f % 2 for f in families]
+    shapes = [f % 2 for f in families]
+    found = varied((shapes, models, topics, families), draws=999).topics
+    assert (found.families, found.refusals, found.effect) == (12, 18, 1)
+    # In each six, 20 ways to deal out the topics; two of all 400 part the shapes.
+    assert found.p == pytest.approx(2 / 400, abs=0.01) and found.p >= 0.001
+    # All of one topic are families of model 0 alone: no like one has another topic.
+    confounded = [*[0] * 6, *[1] * 12, 1]
+    nothing = varied((shapes, models, confounded, families)).topics
+    assert nothing.reason == (
+        "0 families that the same models refused as one of another topic, fewer than 10"
+    )
+    # One family of another topic among twelve: its place can be drawn in twelve ways.
+    lone = varied(([0, 1] * 6, [0] * 12, [1, *[0] * 11], range(12))).topics
+    assert lone.reason == "topics can be dealt out in 12 ways, fewer than 20"
+
+
 def test_what_cannot_be_told_apart_has_a_reason():
     families = np.repeat(np.arange(12), 2)
     models, topics = np.tile([0, 1], 12), families % 3
@@ -110,7 +167,9 @@ def test_what_cannot_be_told_apart_has_a_reason():
     assert single.topics.reason == "1 topic, fewer than 2" and single.models.effect is not None
     few = varied((shapes[:12], models[:12], topics[:12], families[:12]))
     assert few.models.reason == "6 families that two models refused, fewer than 10"
-    assert few.topics.reason == "6 families, fewer than 10"
+    assert few.topics.reason == (
+        "6 families that the same models refused as one of another topic, fewer than 10"
+    )
     same = varied((np.zeros(24, int), models, topics, families))
     assert same.models.reason == "all refusals have one shape"
     spread = varied((shapes, models, families, families))
