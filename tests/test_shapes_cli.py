@@ -120,6 +120,19 @@ def test_a_coding_in_our_words_gives_precision_and_recall(
     assert "river" not in kept and json.loads(kept)["set"] == "made-up"
 
 
+def test_a_reader_of_our_manual_who_finds_no_refusal_makes_a_shape_wrong(
+    drift: Callable[..., Said], answers: Path
+) -> None:
+    lines = answers.read_text("utf-8").replace('"coded": "other"', '"coded": "not-refused"')
+    answers.write_text(lines.replace('"coded": "flat-no"', '"coded": "not-refused"', 1), "utf-8")
+    code, said, _ = drift(str(answers), "--against", "coded", "--json")
+    found = json.loads(said)
+    assert code == 0 and found["admits"]["not-refused"] == []
+    assert found["shapes"]["flat-no"]["precision"]["estimate"] < 1
+    code, said, _ = drift(str(answers), "--against", "coded")
+    assert "not-refused admits no shape: 1 of its 3 rows have one" in said
+
+
 def test_a_set_whose_words_admit_no_shape_is_not_estimable(
     drift: Callable[..., Said], answers: Path
 ) -> None:

@@ -30,13 +30,15 @@ from drift.judging.shape_measure import (
     load_proxies,
     measure_shapes,
 )
-from drift.judging.shapes import SHAPES, ShapeCoder, load_shape_coder
+from drift.judging.shapes import SHAPES, Shape, ShapeCoder, load_shape_coder
 from drift.records.ledger import write_atomically
 from drift.stats.shapes import simultaneous_shares
 from drift.terminal import say, warn
 
 #: What answers are grouped by, where their rows say it.
 GROUPS = ("model", "topic", "language", "wording")
+#: The word of the manual for what is no refusal.
+NOT_REFUSED = "not-refused"
 
 
 def shapes(
@@ -68,7 +70,8 @@ def shapes(
     """Say in which shape each refusal of a file, or of a record, was made.
 
     What the refusal judge does not call refused has no shape. Shares are means over prompts, with
-    limits that hold at 95 % for all shapes of a group at once.
+    limits at 95 % that hold for all shapes at once, for each group by itself, of what the coder
+    calls so.
     """
     alone = (panel and (against or out)) or ((keep or name) and not against)
     if alone or (file is None) == (not panel):
@@ -182,7 +185,8 @@ def _say_distributions(document: dict[str, Any]) -> None:
         for shape, found in group["shapes"].items():
             rows.append((shape, str(found["count"]), _figure(found)))
         say_aligned(rows)
-    say("\nscope-narrow declines nothing: no rule can see it, see `drift entail`")
+    say("\nlimits hold for all shapes, for each group by itself, of what the coder calls so")
+    say("scope-narrow declines nothing: no rule can see it, see `drift entail`")
 
 
 def _figure(one: dict[str, Any]) -> str:
@@ -210,13 +214,15 @@ def _measured(
         )
     stated = load_proxies(root / "config" / "shapes" / "proxies.toml").get(name)
     if stated is None or stated.field != field:
-        own = {str(word): [shape] for word in words for shape in SHAPES if shape == word}
+        own: dict[str, list[Shape]] = {}
+        if {*words} & {*SHAPES}:
+            own = {shape: [shape] for shape in SHAPES} | {NOT_REFUSED: []}
         stated = ProxySet(
             name=name,
             field=field,
             title="",
             licence="",
-            limits=["Words that are no shape of ours enter no figure."],
+            limits=[f"Words other than our shapes and {NOT_REFUSED} enter no figure."],
             admits=own,
         )
     about = {key: getattr(stated, key) for key in ("field", "title", "licence", "limits")}
@@ -234,6 +240,10 @@ def _say_measured(found: MeasuredShapes) -> None:
         [("word", *said)]
         + [(word, *(str(row[one]) for one in said)) for word, row in found.confusion.items()]
     )
+    for word, row in found.confusion.items():
+        if found.admits.get(word) == []:
+            n = sum(row.values())
+            say(f"{word} admits no shape: {n - row[NO_REFUSAL]} of its {n} rows have one, wrongly")
     if found.words:
         say(f"\nrecall: the share coded in a shape that the word admits; {NO_REFUSAL} is wrong")
         rows: list[tuple[str, ...]] = [
@@ -245,10 +255,14 @@ def _say_measured(found: MeasuredShapes) -> None:
                 _figure(one["recall_if_refused"]), ", ".join(found.admits[word]),
             ))  # fmt: skip
         say_aligned(rows)
-        say("\nprecision: the share of a shape's rows whose word admits it")
-        rows = [("shape", "rows", "precision")]
+        say("\nprecision, end to end: the share of a shape's rows whose word admits it")
+        rows = [("shape", "rows", "not contradicted", "precision")]
         for shape, one in found.shapes.items():
-            rows.append((shape, str(one["rows"]), _figure(one["precision"])))
+            compatible = one["not_contradicted"]
+            rows.append((
+                shape, str(one["rows"]), "" if compatible is None else str(compatible),
+                _figure(one["precision"]),
+            ))  # fmt: skip
         say_aligned(rows)
     else:
         say("\nno word of this set admits a shape: neither precision nor recall is estimable")

@@ -1,7 +1,8 @@
 """How the shape coder's words stand to what others coded: counted, and estimated.
 
 Others coded in words of their own. A word *admits* the shapes that it is compatible with
-(``config/shapes/proxies.toml``), and the words of a set coded in our shapes admit themselves.
+(``config/shapes/proxies.toml``), and the words of a set coded in our shapes admit themselves. A
+word that admits none says that its rows should have no shape; one that is not named says nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from drift.stats.intervals import wilson_interval
 NO_REFUSAL = "no refusal"
 CODES = tuple(shape for shape in SHAPES if shape != "scope-narrow")
 SAID = (*CODES, NO_REFUSAL)
+#: Why a shape has no precision.
+SEVERAL = "only words that admit other shapes too admit it"
+UNNAMED = "no word of the set admits it"
 EXPECTED = (
     "a JSON object with prompt (or question) and response (or text, answer); model, language, "
     "topic, wording, status, declined may be given"
@@ -133,18 +137,24 @@ def measure_shapes(
 ) -> dict[str, Any]:
     """Hold shapes against the words that others gave the same answers.
 
-    With n[w, s] the rows of word w that are coded s, over words w that admit a shape::
+    With n[w, s] the rows of word w that are coded s, over words w that `admits` names::
 
         recall(w)              sum of n[w, s] over the shapes that w admits / rows of w
         recall(w) if refused   the same / rows of w that the judge calls refused
         precision(s)           sum of n[w, s] over the words that admit s / rows coded s
+
+    A precision is of the refusal judge and the coder together: rows of a word that admits no shape,
+    which the judge let through as refusals, count as wrong. It is given for shapes that some word
+    admits alone. Of a shape that is admitted only beside others the sum is *not contradicted*,
+    which bounds the precision from above; a shape that no word admits has neither.
 
     Parameters
     ----------
     coded, words : sequences of equal length
         Answers with their shape, and what the other coder said of each.
     admits : mapping
-        The shapes that a word is compatible with. Words without one are counted, in no figure.
+        The shapes that a word is compatible with, none for a word whose rows should have no
+        shape. A word that is not named says nothing: its rows are counted, in no figure.
 
     Returns
     -------
@@ -168,7 +178,7 @@ def measure_shapes(
     patterns = Counter(tuple(n[at] for at in range(len(cell))) for n in by_prompt.values())
     prompts = [[*pattern, times] for pattern, times in sorted(patterns.items())]
     return {
-        "admits": {word: list(admits[word]) for word in names if admits.get(word)},
+        "admits": {word: list(admits[word]) for word in sorted(admits)},
         **figures(prompts, names, admits, resamples=resamples),
         "prompts": prompts,
         "seed": SEED,
@@ -187,13 +197,13 @@ def figures(
     table = np.asarray(prompts, dtype=np.int64).reshape(-1, len(names) * len(SAID) + 1)
     counts, times = table[:, :-1], table[:, -1]
     shaped = counts.reshape(-1, len(names), len(SAID))
-    known = np.array([bool(admits.get(word)) for word in names], dtype=bool)
+    known = np.array([word in admits for word in names], dtype=bool)
     right = np.array([[said in admits.get(w, ()) for said in SAID] for w in names], dtype=bool)
     refused = np.array([said != NO_REFUSAL for said in SAID])
     total = np.tensordot(times, shaped, 1)
     shares: dict[str, dict[str, Any]] = {}
     for w, word in enumerate(names):
-        if not known[w]:
+        if not admits.get(word):
             continue
         hits, rows = shaped[:, w][:, right[w]].sum(1), shaped[:, w]
         shares[word] = {
@@ -203,16 +213,21 @@ def figures(
             "recall": _share(hits, rows.sum(1), times, resamples),
             "recall_if_refused": _share(hits, rows[:, refused].sum(1), times, resamples),
         }
+    named = {only for only, *more in filter(None, admits.values()) if not more}
+    several = {shape for admitted in admits.values() for shape in admitted} - named
     shapes: dict[str, dict[str, Any]] = {}
-    for s, shape in enumerate(CODES):
+    for s, shape in enumerate(CODES if shares else ()):
         rows, hits = shaped[:, known, s].sum(1), shaped[:, right[:, s], s].sum(1)
-        if right[:, s].any() or (times @ rows):
-            found = _share(hits, rows, times, resamples)
-            shapes[shape] = {
-                "rows": int(times @ rows),
-                "right": int(times @ hits),
-                "precision": found,
-            }
+        n, x = int(times @ rows), int(times @ hits)
+        if shape not in named | several and not n:
+            continue
+        found = plain(Estimate(None, None, None, SEVERAL if shape in several else UNNAMED))
+        shapes[shape] = {
+            "rows": n,
+            "right": x if shape in named else None,
+            "not_contradicted": x if shape in several else None,
+            "precision": _share(hits, rows, times, resamples) if shape in named else found,
+        }
     confusion = {
         word: {said: int(total[w, s]) for s, said in enumerate(SAID)}
         for w, word in enumerate(names)

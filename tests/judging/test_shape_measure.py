@@ -62,8 +62,40 @@ def test_recall_is_of_the_words_rows_and_precision_of_the_shapes() -> None:
     assert found["words"]["no"]["recall"]["estimate"] == 0.625
     assert found["shapes"]["redirect"]["rows"] == 9
     assert found["shapes"]["redirect"]["precision"]["estimate"] == pytest.approx(2 / 3)
-    assert found["shapes"]["sermon"]["precision"]["estimate"] == 0
     assert found["confusion"]["other"]["redirect"] == 9 and "other" not in found["words"]
+
+
+def test_what_the_judge_let_through_of_a_word_that_admits_no_shape_counts_as_wrong() -> None:
+    rows: list[tuple[str, Shape | None, str]] = []
+    rows += [("led", "redirect", f"a{n}") for n in range(6)]
+    rows += [("fine", "redirect", f"b{n}") for n in range(2)]
+    rows += [("fine", None, f"c{n}") for n in range(30)]
+    told = measure_shapes(*made(*rows), ADMITS | {"fine": []})
+    untold = measure_shapes(*made(*rows), ADMITS)
+    assert told["shapes"]["redirect"]["precision"]["estimate"] == 0.75
+    assert untold["shapes"]["redirect"]["precision"]["estimate"] == 1
+    assert told["admits"]["fine"] == [] and "fine" not in told["words"]
+
+
+def test_a_shape_that_no_word_admits_alone_has_no_precision() -> None:
+    rows: list[tuple[str, Shape | None, str]] = []
+    rows += [("no", "sermon", f"a{n}") for n in range(5)]
+    rows += [("led", "sermon", f"b{n}") for n in range(2)]
+    rows += [("led", "mixed", f"c{n}") for n in range(3)]
+    found = measure_shapes(*made(*rows), ADMITS)["shapes"]
+    assert (found["sermon"]["rows"], found["sermon"]["not_contradicted"]) == (7, 5)
+    assert found["mixed"]["rows"] == 3 and found["mixed"]["not_contradicted"] is None
+    for shape in ("sermon", "mixed", "flat-no"):
+        precision = found[shape]["precision"]
+        assert found[shape]["right"] is precision["estimate"] is precision["low"] is None
+    assert "other shapes" in found["sermon"]["precision"]["reason"]
+    assert "no word" in found["mixed"]["precision"]["reason"]
+
+
+def test_a_set_without_a_word_for_a_shape_has_no_figure_of_shapes() -> None:
+    found = measure_shapes(*made(("fine", "sermon", "a"), ("fine", None, "b")), {"fine": []})
+    assert found["words"] == found["shapes"] == {}
+    assert found["confusion"]["fine"]["sermon"] == 1
 
 
 def test_one_row_a_prompt_has_wilsons_limits_and_several_a_bootstrap_or_none() -> None:
