@@ -276,6 +276,19 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return project
 
 
+def test_the_smallest_sample_of_verdicts_that_is_named_can_be_drawn(
+    read: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drift: Callable[..., Said]
+) -> None:
+    monkeypatch.setenv("REFUSAL_DRIFT_ROOT", str(read))
+    asked = "code draw --panel test --arms all --verdict no --share 0.9 --seed 1".split()
+    status, _, said = drift(*asked, "--n", "3", "--out", str(tmp_path / "small"))
+    found = re.search(r"--n (\d+) or more", said)
+    assert status == 2 and found, said
+    assert drift(*asked, "--n", found[1], "--out", str(tmp_path / "least"))[0] == 0
+    less = str(int(found[1]) - 1)
+    assert drift(*asked, "--n", less, "--out", str(tmp_path / "less"))[0] == 2
+
+
 def test_verdicts_are_drawn_read_adjudicated_and_sealed_without_a_word_of_the_judge(
     read: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drift: Callable[..., Said]
 ) -> None:

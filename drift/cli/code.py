@@ -255,6 +255,7 @@ def code_seal(
     labels = sum(len(run.rows) for run in coding.runs.values())
     say(f"{path}: {len(marks.labels)} answers read, {labels} labels")
     say(f"sealed as labels of {coder}: {', '.join(sealed) or 'nothing new'}")
+    say(f"in the record {record.store.folder}")
 
 
 def _scheme(

@@ -258,19 +258,21 @@ def _shares(sizes: Mapping[tuple[str, str, str], int], asked: _Asked) -> Sequenc
     """Return how many units each stratum gets, in the order of `sizes`."""
     bearing = {name: size for name, size in sizes.items() if name[1] == asked.verdict}
     others = {name: size for name, size in sizes.items() if name not in bearing}
+    floors = [sum(min(size, asked.floor) for size in it.values()) for it in (bearing, others)]
+    if asked.n < sum(floors):
+        raise ConfigurationError(
+            f"the sample is too small for its {len(sizes)} strata",
+            got=f"--n {asked.n}, --floor {asked.floor}",
+            expected=f"--n {sum(floors)} or more at this floor",
+            next_step="draw more, or lower --floor: strata are model x label x language",
+        )
     due = round(asked.n * asked.share) if asked.share else 0
-    # What one side has not goes to the other.
-    least = asked.n - sum(others.values())
-    due = min(max(due, least), sum(bearing.values()))
+    # What one side has not goes to the other, and no side gets less than its strata's floors.
+    least = max(asked.n - sum(others.values()), floors[0])
+    due = min(max(due, least), sum(bearing.values()), asked.n - floors[1])
     found: dict[tuple[str, str, str], int] = {}
     for part, n in ((bearing, due), (others, asked.n - due)):
-        try:
-            of = allocate([*part.values()], n, floor=asked.floor) if part else ()
-        except ValueError as error:
-            raise ConfigurationError(
-                f"the sample is too small for its {len(part)} strata: {error}",
-                next_step="draw more, or lower --floor: strata are model x label x language",
-            ) from None
+        of = allocate([*part.values()], n, floor=asked.floor) if part else ()
         found |= zip(part, of, strict=True)
     return [found[name] for name in sizes]
 
