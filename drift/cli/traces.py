@@ -33,6 +33,8 @@ def traces(
     counted by name. A field whose name tells of a person or a device (user, id, mail, session,
     ip and the like, however written), or a value that is no plain name of a model, refuses the
     file with exit 2, naming line and field, never a value. Asked again is retry or rephrase.
+    Length follows from the shape: a difference at the same length leaves out what goes with a
+    shape through its length, and neither difference is causal.
     """
     if keep and keep.exists():
         raise ConfigurationError(

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from drift.config import project_root
-from drift.records.scenario import SCENARIO, made_up
+from drift.records.scenario import Scenario, scenario_of
 from drift.records.traces import ACTIONS, BASE, RETRIED, Traces, after_shapes, read_traces
 from drift.report.bars import BARS, bars
 from drift.report.display import figure, shown
@@ -43,20 +43,32 @@ class Found:
     def heading(self) -> str:
         """What they are, as headings and captions say it."""
         words = {"synthetic": "Synthetic traces", "partly-synthetic": "Partly synthetic traces"}
-        return f"{words.get(self.kind, 'Imported traces')}, {len(self.traces.rows):,}"
+        told = f", {self.scenario.heading}" if self.scenario else ""
+        return f"{words.get(self.kind, 'Imported traces')}, {len(self.traces.rows):,}{told}"
+
+    @property
+    def name(self) -> str:
+        """What they are, as names of files begin."""
+        return f"{self.kind}-{self.scenario.name}" if self.scenario else self.kind
+
+    @property
+    def columns(self) -> dict[str, str | None]:
+        """What they are, in every row that a reader downloads."""
+        told = self.scenario.name if self.scenario else None
+        return {"trace_kind": self.kind, "trace_scenario": told}
 
     @cached_property
-    def stated(self) -> dict[str, float]:
-        """The share asked again that the scenario was written with, if this is the scenario."""
-        scenario = self.traces.rows == made_up()
-        return {shape: share for shape, (_, share, _) in SCENARIO.items()} if scenario else {}
+    def scenario(self) -> Scenario | None:
+        """The scenario whose traces these are, which states their truth."""
+        return scenario_of(self.traces.rows)
 
 
-def found(traces: str) -> Found:
-    """Return what the traces in a folder of ``data/`` say."""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", traces):
-        raise unfit("traces", traces, "the name of a folder of data/")
-    read = read_traces(project_root() / "data" / traces / "traces.jsonl")
+def found(traces: str, file: str = "traces") -> Found:
+    """Return what the traces in a file of a folder of ``data/`` say."""
+    for name, value in (("traces", traces), ("file", file)):
+        if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", value):
+            raise unfit(name, value, "the name of a folder of data/, and of a file in it")
+    read = read_traces(project_root() / "data" / traces / f"{file}.jsonl")
     shapes = {shape: one for shape, one in after_shapes(read.rows).items() if one.refusals}
     return Found(read, shapes)
 
@@ -69,14 +81,16 @@ def banner(of: Found) -> Markup:
     if made:
         text = f"Synthetic: {made:,} of {rows:,} traces are made up by a seeded program from a "
         text += "stated scenario. They are nobody's, and measure nothing."
+        text += f" {of.scenario.note}" if of.scenario else ""
     return html('<p class="drift-banner">{}</p>', text)
 
 
 def rates(of: Found) -> pd.DataFrame:
     """Return the share asked again after each shape, one row each, as a reader downloads it."""
     rows = [
-        {"trace_shape": shape, "trace_kind": of.kind, "traces": one.refusals}
-        | {"asked_again": one.retried, "again_stated": of.stated.get(shape)}
+        {"trace_shape": shape, **of.columns, "traces": one.refusals}
+        | {"asked_again": one.retried}
+        | {"again_stated": of.scenario.share(shape) if of.scenario else None}
         | _limits("again", one.rate)
         for shape, one in of.shapes.items()
     ]
@@ -86,8 +100,9 @@ def rates(of: Found) -> pd.DataFrame:
 def differences(of: Found) -> pd.DataFrame:
     """Return what each shape's share is less that of a flat no, one row each."""
     rows = [
-        {"trace_shape": shape, "trace_kind": of.kind, "traces": one.refusals}
-        | {"again_difference_stated": _stated(of, shape)}
+        {"trace_shape": shape, **of.columns, "traces": one.refusals}
+        | {"again_difference_stated": of.scenario.difference(shape) if of.scenario else None}
+        | {"again_adjusted_stated": of.scenario.adjusted(shape) if of.scenario else None}
         | _limits("again_difference", one.unadjusted)
         | _limits("again_adjusted", one.adjusted)
         | {"with_length": one.with_length, "length_support": one.support}
@@ -98,13 +113,8 @@ def differences(of: Found) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _limits(name: str, it: Estimate) -> dict[str, float | None]:
+def _limits(name: str, it: Estimate) -> dict[str, Any]:
     return {name: it.estimate, f"{name}_low": it.low, f"{name}_high": it.high}
-
-
-def _stated(of: Found, shape: str) -> float | None:
-    """Return the difference that the scenario was written with."""
-    return round(of.stated[shape] - of.stated[BASE], 10) if of.stated else None
 
 
 def retry_bars(frame: pd.DataFrame, axes: Axes) -> None:
@@ -133,10 +143,10 @@ def retries_plot(of: Found, caption: str) -> Markup:
             "Share, 95 % interval": [_share(row) for row in each(drawn)],
         }
     )
-    if of.stated:
+    if of.scenario:
         behind["Truth"] = data.again_stated.map(percent)
     text = f"{of.heading}. {caption.strip()}"
-    return figure(f"{of.kind}-retries", RETRIES, drawn, behind, text, data=data)
+    return figure(f"{of.name}-retries", RETRIES, drawn, behind, text, data=data)
 
 
 def _share(row: Any) -> str:
@@ -146,18 +156,19 @@ def _share(row: Any) -> str:
 @shown
 def differences_table(of: Found) -> Markup:
     """Return how each shape differs from a flat no, before and at the same length."""
-    rows = []
+    rows, told = [], of.scenario
     for shape, one in of.shapes.items():
         if shape != BASE:
             row = {
                 "Shape": shape,
                 "Traces": one.refusals,
                 "Difference, points": _points(one.unadjusted),
+                **({"Its truth": _truth(told.difference(shape))} if told else {}),
                 "At the same length": _points(one.adjusted),
+                **({"Truth at the same length": _truth(told.adjusted(shape))} if told else {}),
                 "Lengths both have": "" if one.support is None else f"{100 * one.support:.0f} %",
             }
-            truth = _stated(of, shape)
-            rows.append(row | ({} if truth is None else {"Truth": f"{100 * truth:+.0f}"}))
+            rows.append(row)
     text = html(
         "<p><b>{}</b>. Asked again after a shape, less asked again after a {} ({} of them). In "
         "brackets: 95 % intervals, each for itself. Below {:.0f} % of lengths that both have, "
@@ -166,7 +177,11 @@ def differences_table(of: Found) -> Markup:
         100 * LEAST_SUPPORT,
     )
     made = joined([text, table(pd.DataFrame(rows))])
-    return with_data(made, f"{of.kind}-retry-differences", differences(of))
+    return with_data(made, f"{of.name}-retry-differences", differences(of))
+
+
+def _truth(value: float) -> str:
+    return f"{100 * value:+.0f}" if round(100 * value) else "0"
 
 
 def _points(it: Estimate) -> str:
@@ -186,8 +201,8 @@ def actions_table(of: Found) -> Markup:
             for action in ACTIONS
         ],
         columns=["trace_shape", "next_action", "is_again", "traces"],
-    ).assign(trace_kind=of.kind)
+    ).assign(**of.columns)
     wide = data.pivot_table("traces", "trace_shape", "next_action", aggfunc="sum", sort=False)
     text = html("<p><b>{}</b>, by what was done next.</p>", of.heading)
     made = table(wide.reset_index().rename(columns={"trace_shape": "Shape"}))
-    return with_data(joined([text, made]), f"{of.kind}-next-actions", data)
+    return with_data(joined([text, made]), f"{of.name}-next-actions", data)

@@ -58,7 +58,7 @@ def retries_by_shape(
         logit P(retried) = a + b [shape] + c log(length) + d_model
 
     The adjusted difference is the mean, over the refusals whose length both shapes cover, of
-    P(retried) had they been of the shape less had they been of the base.
+    the fitted P(retried) as the shape less that as the base.
 
     Parameters
     ----------
@@ -83,8 +83,10 @@ def retries_by_shape(
     each coefficient, support below .25 (what would be compared is then the model's line and no
     refusal), a model or length that goes with the shape throughout, and separation: a
     combination of the covariates parts the retried from the others, and no fit exists.
-    Null inverted: the difference, by Wald's test. The line in log(length) is assumed, and so is
-    that nothing else which moves retries goes with the shape: adjusted is not causal.
+    Null inverted: the difference, by Wald's test. The line in log(length) is assumed.
+    Length follows from the shape (a lecture takes words), so that the adjusted difference leaves
+    out whatever goes with a shape through its length; the unadjusted one holds it. What was asked
+    can move shape and retry alike: neither difference is causal.
     Source: Newcombe (1998), Stat. Med. 17, 873-890; Konis (2007), thesis, Oxford (separation by
     a linear programme); Vittinghoff, McCulloch (2007), Am. J. Epidemiol. 165, 710-718.
     """

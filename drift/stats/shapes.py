@@ -36,7 +36,7 @@ class Shift:
 
 
 def simultaneous_shares(counts: ArrayLike) -> tuple[Estimate, ...]:
-    """Compute the shares of k shapes, with limits that hold for all of them at once.
+    """Compute the shares of k shapes in one group, with limits that hold for all k at once.
 
     The share of shape j is the mean, over families with a response, of the family's own share::
 
@@ -58,9 +58,12 @@ def simultaneous_shares(counts: ArrayLike) -> tuple[Estimate, ...]:
     If every family has one response the limits of each share are those of Clopper and Pearson
     at 1 - .05/k, else those of :func:`drift.stats.distances.mean_interval` at 1 - .05/k.
     Null inverted: each share, by the exact binomial test, or by betting against its mean.
-    Guarantee: P(all k shares are within their limits) >= 95 % at every number of families, for
-    families drawn independently, whatever the dependence within them (Bonferroni). Families of
-    one author's choosing are no draw; the limits then say how much single families weigh.
+    Guarantee: P(all k shares are within their limits) >= 95 %, wherever there are limits: from
+    one family on if each has one response, else from five; for families drawn independently,
+    whatever the dependence within them (Bonferroni). It holds for each group by itself, not for
+    several tables together, and for shares of what the coder calls so: the errors of the coder,
+    and of the judge that chose the refusals, are not in the limits. Families of one author's
+    choosing are no draw; the limits then say how much single families weigh.
     Cover in 1,000 simulated sets of k = 7 a time, skewed shares: 98 to 100 % with 3 to 60
     families of one response; in 200 sets, 100 % with families of 1 to 4 that answer alike.
     Price: against Goodman's limits (Wilson's at chi² of .05/k; no guarantee at a given n), for

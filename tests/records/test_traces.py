@@ -7,13 +7,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drift.errors import ConfigurationError
-from drift.records.scenario import SCENARIO, made_up
+from drift.records.scenario import (
+    AT,
+    BY_LENGTH,
+    BY_SHAPE,
+    REFUSALS,
+    SCENARIOS,
+    SPREAD,
+    Scenario,
+    made_up,
+    scenario_of,
+)
 from drift.records.traces import (
     ACTIONS,
     BASE,
@@ -254,25 +265,56 @@ def test_asked_again_is_the_same_in_the_same_or_in_other_words(read: Read) -> No
     assert tuple(found) == SHAPES_OR_NONE
 
 
-def test_the_synthetic_traces_are_those_of_the_scenario_and_all_marked() -> None:
-    path = ROOT / "data" / "synthetic" / "traces.jsonl"
-    assert path.read_bytes() == kept_bytes(made_up())
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda it: it.name)
+def test_the_synthetic_traces_are_those_of_their_scenario_and_all_marked(
+    scenario: Scenario,
+) -> None:
+    path = ROOT / "data" / "synthetic" / f"{scenario.file}.jsonl"
+    assert path.read_bytes() == kept_bytes(made_up(scenario))
     lines = path.read_text().splitlines()
-    assert len(lines) == sum(many for many, _, _ in SCENARIO.values())
+    assert len(lines) == sum(many for many, _ in REFUSALS.values())
     assert all(json.loads(line)["synthetic"] is True for line in lines)
 
 
-def test_what_is_found_in_the_synthetic_traces_holds_their_truth() -> None:
-    found = after_shapes(made_up())
-    for shape, (many, share, _) in SCENARIO.items():
-        it = found[shape]
+def test_both_scenarios_have_the_same_shapes_and_are_known_by_their_traces() -> None:
+    rows = {it.name: made_up(it) for it in SCENARIOS}
+    for scenario in SCENARIOS:
+        found = scenario_of(rows[scenario.name])
+        assert found is scenario and scenario.shares.keys() == REFUSALS.keys()
+        assert not scenario.slope or len({*scenario.shares.values()}) == 1
+    assert scenario_of(rows["by-shape"][1:]) is None
+    assert scenario_of(tuple(row._replace(synthetic=False) for row in rows["by-shape"])) is None
+
+
+def test_what_is_found_where_retries_follow_the_shape_holds_its_truth() -> None:
+    found = after_shapes(made_up(BY_SHAPE))
+    for shape, (many, _) in REFUSALS.items():
+        it, share = found[shape], BY_SHAPE.share(shape)
         assert it.refusals == it.with_length == many
         assert it.rate.low is not None and it.rate.high is not None
         assert it.rate.low <= share <= it.rate.high
         if shape != BASE and it.adjusted.low is not None and it.adjusted.high is not None:
-            assert it.adjusted.low <= share - SCENARIO[BASE][1] <= it.adjusted.high
+            assert it.adjusted.low <= BY_SHAPE.adjusted(shape) <= it.adjusted.high
+            assert BY_SHAPE.adjusted(shape) == BY_SHAPE.difference(shape)
     sermon, recital = found["sermon"].adjusted, found["policy-recital"].adjusted
     assert sermon.low is not None and sermon.low > 0.2
     assert recital.low is not None and recital.high is not None
     assert recital.low < 0 < recital.high
     assert str(found["scope-narrow"].adjusted.reason).startswith("16 refusals against 260")
+
+
+@pytest.mark.parametrize("shape", ["policy-recital", "redirect", "sermon"])
+def test_where_retries_follow_the_length_the_two_differences_part(shape: str) -> None:
+    found = after_shapes(made_up(BY_LENGTH))[shape]
+    before, after = found.unadjusted, found.adjusted
+    assert before.low is not None and before.high is not None
+    assert after.low is not None and after.high is not None
+    assert 0 < before.low <= BY_LENGTH.difference(shape) <= before.high
+    assert BY_LENGTH.adjusted(shape) == 0 and after.low < 0 < after.high
+
+
+def test_the_stated_share_of_the_second_scenario_is_the_mean_over_its_lengths() -> None:
+    rng = np.random.default_rng(20261121)
+    for shape, (_, median) in REFUSALS.items():
+        odds = (1 / 3) * rng.lognormal(np.log(median), SPREAD, 200_000) / AT
+        assert BY_LENGTH.share(shape) == pytest.approx((odds / (1 + odds)).mean(), abs=0.002)

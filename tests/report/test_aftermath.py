@@ -12,7 +12,7 @@ import pytest
 from report.conftest import ROOT, keep
 
 from drift.errors import ConfigurationError
-from drift.records.scenario import SCENARIO, made_up
+from drift.records.scenario import BY_LENGTH, BY_SHAPE, REFUSALS, SCENARIOS, Scenario, made_up
 from drift.records.traces import ACTIONS, kept_bytes
 from drift.report import aftermath
 from drift.report.execute import execute, inputs
@@ -45,16 +45,33 @@ def pieces(found: aftermath.Found) -> list[Any]:
     return [figures, aftermath.differences_table(found), aftermath.actions_table(found)]
 
 
-def test_synthetic_traces_are_marked_in_banner_heading_caption_and_name_of_file() -> None:
-    found = aftermath.found("synthetic")
-    assert "Synthetic: 1,100 of 1,100 traces are made up" in aftermath.banner(found).text
+def of_scenario(scenario: Scenario) -> aftermath.Found:
+    return aftermath.found("synthetic", scenario.file)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda it: it.name)
+def test_synthetic_traces_are_marked_in_banner_heading_caption_rows_and_name_of_file(
+    scenario: Scenario,
+) -> None:
+    found, heading = of_scenario(scenario), f"Synthetic traces, 1,100, {scenario.heading}"
+    banner = aftermath.banner(found).text
+    assert "Synthetic: 1,100 of 1,100 traces are made up" in banner and scenario.note in banner
     for piece in pieces(found):
-        assert "Synthetic traces, 1,100" in piece.text
+        assert heading in piece.text
         name, frame = data(piece)
-        assert name.startswith("synthetic-") and set(frame.trace_kind) == {"synthetic"}
+        assert name.startswith(f"synthetic-{scenario.name}-")
+        assert set(frame.trace_kind) == {"synthetic"}
+        assert set(frame.trace_scenario) == {scenario.name}
     drawn = pieces(found)[0].text
-    assert re.search(r"<figcaption[^>]*>.*?Synthetic traces, 1,100\. A caption\.", drawn, re.S)
+    assert re.search(rf"<figcaption[^>]*>.*?{heading}\. A caption\.", drawn, re.S)
     assert re.search(r'aria-label="synthetic, 1,100 traces', drawn)
+
+
+def test_the_first_scenario_says_that_its_shares_were_chosen_near_published_ones() -> None:
+    said = aftermath.banner(of_scenario(BY_SHAPE)).text
+    assert "chosen near the figures that the source document reports" in said
+    assert "published figures of others" in said
+    assert "published" not in aftermath.banner(of_scenario(BY_LENGTH)).text
 
 
 def test_the_figure_shows_each_shape_with_its_count_and_limits() -> None:
@@ -63,10 +80,10 @@ def test_the_figure_shows_each_shape_with_its_count_and_limits() -> None:
     assert "138 of 220" in shown.text and "62.7\N{NO-BREAK SPACE}% (56.0 to 69.1)" in shown.text
     _, frame = data(shown)
     assert dict(zip(frame.trace_shape, frame.traces, strict=True)) == {
-        shape: many for shape, (many, _, _) in SCENARIO.items()
+        shape: many for shape, (many, _) in REFUSALS.items()
     }
     assert (frame.again_low < frame.again).all() and (frame.again < frame.again_high).all()
-    assert frame.again_stated.tolist() == [share for _, share, _ in SCENARIO.values()]
+    assert frame.again_stated.tolist() == [*BY_SHAPE.shares.values()]
 
 
 def test_differences_stand_beside_their_truth_and_say_where_there_is_none() -> None:
@@ -80,6 +97,22 @@ def test_differences_stand_beside_their_truth_and_say_where_there_is_none() -> N
     held = rows.dropna(subset="again_adjusted")
     assert (held.again_adjusted_low <= held.again_difference_stated).all()
     assert (held.again_difference_stated <= held.again_adjusted_high).all()
+    assert rows.again_adjusted_stated.equals(
+        rows.again_difference_stated.rename("again_adjusted_stated")
+    )
+
+
+def test_where_retries_follow_the_length_both_differences_stand_beside_truths_that_part() -> None:
+    shown = aftermath.differences_table(of_scenario(BY_LENGTH))
+    assert "Its truth" in shown.text and "Truth at the same length" in shown.text
+    _, frame = data(shown)
+    rows = frame.set_index("trace_shape")
+    assert set(rows.again_adjusted_stated) == {0}
+    sermon = rows.loc["sermon"]
+    assert sermon.again_difference_low > 0 > sermon.again_adjusted_low
+    assert sermon.again_difference_stated == pytest.approx(0.156, abs=0.001)
+    drawn = data(aftermath.retries_plot(of_scenario(BY_LENGTH), ""))[1].set_index("trace_shape")
+    assert drawn.again_stated["sermon"] == pytest.approx(0.431, abs=0.001)
 
 
 def test_what_was_done_next_adds_up_to_all_traces() -> None:
@@ -94,7 +127,8 @@ def test_imported_traces_are_called_so_and_have_no_truth(own: Any) -> None:
     for piece in pieces(found):
         name, frame = data(piece)
         assert name.startswith("own-") and "ynthetic" not in piece.text
-        assert set(frame.trace_kind) == {"own"} and "Truth" not in piece.text
+        assert set(frame.trace_kind) == {"own"} and "ruth" not in piece.text
+        assert frame.trace_scenario.isna().all()
 
 
 def test_one_synthetic_trace_among_imported_ones_marks_them_all(own: Any) -> None:
@@ -103,7 +137,7 @@ def test_one_synthetic_trace_among_imported_ones_marks_them_all(own: Any) -> Non
     assert "1 of 1,100 traces are made up" in aftermath.banner(found).text
     for piece in pieces(found):
         assert "Partly synthetic traces, 1,100" in piece.text
-        assert data(piece)[0].startswith("partly-synthetic-")
+        assert data(piece)[0].startswith("partly-synthetic-") and "ruth" not in piece.text
 
 
 def test_a_file_without_a_flat_no_has_rates_and_no_differences(own: Any) -> None:
@@ -119,6 +153,8 @@ def test_a_file_without_a_flat_no_has_rates_and_no_differences(own: Any) -> None
 def test_traces_are_named_by_a_folder_and_by_no_path(name: str) -> None:
     with pytest.raises(ValueError, match="the name of a folder of data"):
         aftermath.found(name)
+    with pytest.raises(ValueError, match="and of a file in it"):
+        aftermath.found("synthetic", name)
 
 
 def test_a_folder_without_traces_is_an_error_that_names_the_file(own: Any) -> None:
@@ -135,7 +171,8 @@ def test_the_page_runs_from_its_notebook_and_again_when_the_traces_change(
     jobs = [Job("method/aftermath", notebook, {})]
     made = json.loads(execute(jobs, root=root)["method/aftermath.ipynb"])
     text = json.dumps(made)
-    assert "138 of 220" in text and "synthetic-retries" in text
+    assert "138 of 220" in text and "synthetic-by-shape-retries" in text
+    assert "synthetic-by-length-retries" in text
     before = inputs(jobs, root)["method/aftermath"]["data/synthetic/traces.jsonl"]
     path = root / "data" / "synthetic" / "traces.jsonl"
     path.write_bytes(path.read_bytes() + b"\n")
@@ -147,5 +184,8 @@ def test_the_page_states_that_no_real_trace_comes_with_the_project() -> None:
     words = (part for c in cells if c["cell_type"] == "markdown" for part in c["source"])
     prose = " ".join(" ".join(words).split())
     for said in ("none come with this project", "2,100 consented traces", "62 % after a sermon",
-                 "figures of others", "Adjusted is not causal", "`drift traces FILE`"):  # fmt: skip
+                 "figures of others", "Adjusted is not causal", "`drift traces FILE`",
+                 "were chosen near these figures", "two **synthetic** files",
+                 "leaves out whatever goes with a shape through its length"):  # fmt: skip
         assert said in prose
+    assert not re.search(r"effect of the shape|the shape makes", prose)
