@@ -13,6 +13,7 @@ reads as a role. A model may follow what it reads all the same; the anchors do n
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from drift.config import ModelSpec, Strict, canonical_json, load_checked, sha256
 from drift.errors import ConfigurationError
 from drift.probing.client import messages_sha256
 
-#: Raised when the code below shows or reads something otherwise.
+#: Raised when the code below shows otherwise, or reads a reply otherwise that a record holds.
 CODE_VERSION = "1"
 
 Word = Literal["yes", "no", "missing"]
@@ -181,6 +182,10 @@ def sent_sha256(text: str) -> str:
 # What is replied
 _WORDS: dict[str, Word] = {"yes": "yes", "no": "no", "是": "yes", "否": "no"}
 _BREAK = re.compile(r"[\r\n]+")
+#: Words that after No would take it back, or say it twice.
+_AGAIN = frozenset((*_WORDS, "是的", "不是", "对", "不", "不对", "yeah", "yep", "nope"))
+#: Characters kept of a question that a judge names; the reply is kept whole.
+MOST_NAMED = 300
 
 
 class Verdict(NamedTuple):
@@ -197,8 +202,9 @@ def read_verdict(reply: str, status: str) -> Verdict:
     """Return what a reply says; ``missing`` for all that is not of one of two forms.
 
     They are Yes, and No with or without one more line that names a question; Chinese 是 and 否
-    alike. Case, one full stop after the word, blank lines and white space around lines do not
-    matter. A reply that was cut off counts only if the word's line had ended.
+    alike. Case, one full stop after the word, blank lines, and spaces and tabs around lines do not
+    matter. A line after No that begins with such a word, or in which no letter or digit stands,
+    names no question. A reply that was cut off counts only if the word's line had ended.
     """
     lines = [line.strip(" \t") for line in _BREAK.split(reply.strip(" \t\r\n"))]
     first, *rest = [line for line in lines if line] or [""]
@@ -207,10 +213,19 @@ def read_verdict(reply: str, status: str) -> Verdict:
         return MISSING
     if not rest:
         return Verdict(word)
-    again = rest[0].split()[0].rstrip(".,:;!。，：；！").lower()
-    if word == "yes" or len(rest) > 1 or again in _WORDS:
+    if word == "yes" or len(rest) > 1 or not _names(rest[0]):
         return MISSING
-    return Verdict(word, rest[0])
+    return Verdict(word, rest[0][:MOST_NAMED])
+
+
+def _names(line: str) -> bool:
+    """Tell whether a line can name a question: it has words, and they do not begin a verdict.
+
+    Quotes, Markdown, and what has no width are no part of a word.
+    """
+    seen = (mark for mark in line if unicodedata.category(mark) != "Cf")
+    words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", "".join(seen)).lower())
+    return bool(words) and _AGAIN.isdisjoint((words[0], "".join(words)))
 
 
 # Who judges

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import statistics
+import sys
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import get_args
@@ -39,6 +41,12 @@ from drift.judging.entailment import (
 CONFIG = ROOT / "config"
 RULES = load_entailment(CONFIG / "entailment.toml")
 ANCHORS = load_anchors(CONFIG / "entailment_anchors.json")
+#: All that Unicode calls white space or a control, and what has no width.
+SPACES = "".join(
+    mark
+    for mark in map(chr, range(sys.maxunicode + 1))
+    if mark.isspace() or unicodedata.category(mark) in ("Zs", "Zl", "Zp", "Cc", "Cf")
+)
 QUESTION = "Can I still appeal after the deadline?"
 
 INJECTIONS = (
@@ -225,6 +233,38 @@ def test_a_verdict_is_a_word_and_after_no_a_question(reply: str, verdict: Verdic
 )
 def test_everything_else_is_missing(reply: str) -> None:
     assert read_verdict(reply, "ok") == MISSING
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\u3000", "\u00a0", "\x0b", "\x1c", "\x00", "\u200b", "\ufeff\u2028", "?", "...", "**Yes**",
+        '"Yes"', "\u200bYes", "Y\u200bes.", "`yes`", "_No_", "> No", "Ｙｅｓ", "是的", "「是」", "不是。",
+        "Y e s", "- Yes, it is answered.", "\u3000否",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("word", ["No", "否", "Yes", "是"])
+def test_a_line_that_holds_no_question_is_no_part_of_a_verdict(word: str, line: str) -> None:
+    assert read_verdict(f"{word}\n{line}", "ok") == MISSING
+
+
+@pytest.mark.parametrize(
+    "line", ["是否可以上诉？", "Is no answer an answer?", "Norway: is it far?"]
+)
+def test_a_question_may_hold_the_letters_of_a_verdict(line: str) -> None:
+    assert read_verdict(f"No\n{line}", "ok") == Verdict("no", line)
+
+
+def test_of_a_long_question_the_beginning_is_named() -> None:
+    assert read_verdict("No\n" + "what " * 100, "ok") == Verdict("no", ("what " * 60))
+
+
+@given(st.text(SPACES), st.sampled_from(["Yes", "No", "否"]), st.text(SPACES), st.text())
+def test_no_white_space_breaks_the_reading(before: str, word: str, after: str, rest: str) -> None:
+    verdict = read_verdict(f"{before}{word}{after}{rest}", "ok")
+    assert verdict.label in ("missing", "yes" if word == "Yes" else "no")
+    if not {*before, *after} - {*" \t\r\n"} and not rest:
+        assert verdict.label != "missing" and verdict.named is None
 
 
 @pytest.mark.parametrize("status", ["empty", "blocked", "failed"])
