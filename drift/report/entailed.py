@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,18 +14,23 @@ from drift.judging.entailment import prompt, sent_sha256
 from drift.records.entailment import Check, Judging, gates, judgings, language_of, read_judging
 from drift.records.people import Corrections, corrections
 from drift.report.display import Shown, no_run, shown
+from drift.report.judge import LANGUAGES
 from drift.report.markup import Markup, html
 from drift.report.tables import Record
 from drift.stats.gate import Gate
 
 #: How a judge stands to a model that it judges, where it is no other model.
 ITSELF, SAME_WEIGHTS, SAME_NAME = "itself", "same weights", "same requested model"
+#: What a No on a complete answer is counted as: the judge names another question, or names none.
+OTHER, OPEN = "other", "open"
+#: What a verdict is counted as; those on answers that were cut stand apart.
+KINDS = ("yes", OTHER, OPEN, "missing", "cut yes", "cut no", "cut missing")
 #: Characters shown of a question that a judge names.
 NAMED = 300
 UNJUDGED = (
-    "<p>No model was asked yet whether the answers of this record answer the question that was "
-    "asked; <code>drift entail --panel {} --judge MODEL</code> asks one, about the stored "
-    "bytes.</p>"
+    "<p><b>No judge was asked</b> whether the answers of this record answer the question that was "
+    "asked, so nothing is known of that; <code>drift entail --panel {} --judge MODEL</code> asks "
+    "one, about the stored bytes. The sections below say how, and hold no verdict yet.</p>"
 )
 
 
@@ -87,31 +93,34 @@ class Entailed:
         read = corrections(store, lines, of=body["judge"])
         return Judged(judging, gates(judging, self.check), read)
 
-    def counted(self, full: Mapping[str, str]) -> dict[str, Judged]:
-        """Return for each language the judge whose No joins the shapes of the runs in `full`.
-
-        That is the one asked last, of those that passed in the language and judged all arms
-        of such a run.
-        """
-        return {
-            language: one
+    @property
+    def passed(self) -> list[tuple[Judged, str]]:
+        """Every judge with each language in which it passed its gate."""
+        return [
+            (one, language)
             for one in self.judges
             for language, gate in one.gates.items()
-            if gate.passed and one.arms == "all" and one.run in full.values()
-        }
+            if gate.passed
+        ]
 
-    def narrow(self, full: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """Yield the answers that a counted judge says are to another question, as coded rows.
+    def kind(self, one: Judged, row: Mapping[str, Any]) -> str:
+        """Return what a verdict is counted as, one of :data:`KINDS`.
 
-        `full` names the run of each model that is shown.
+        A judge is not told that a text is cut, so that verdicts on such texts are kept apart.
         """
-        for language, one in self.counted(full).items():
-            for row in one.judging.rows:
-                mine = full.get(row["model"]) == one.run and language_of(row["key"]) == language
-                if mine and row["label"] == "no":
-                    said = f"unverified; answered, says the judge: {named(row)}"
-                    kept = {"run": one.run, "model": row["model"], "key": row["key"]}
-                    yield kept | {"label": "scope-narrow", "rule": one.model, "note": said}
+        if self.stored(one, row).get("status") != "ok":
+            return f"cut {row['label']}"
+        if row["label"] == "no":
+            return OTHER if row["named"] else OPEN
+        return str(row["label"])
+
+    def counts(self, one: Judged) -> dict[tuple[str, str], Counter[str]]:
+        """Return how many verdicts of each kind a judge gave, by model and language."""
+        found: dict[tuple[str, str], Counter[str]] = {}
+        for row in one.judging.rows:
+            place = row["model"], language_of(row["key"])
+            found.setdefault(place, Counter())[self.kind(one, row)] += 1
+        return dict(sorted(found.items()))
 
     def stored(self, one: Judged, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the response that a row of a judging is about."""
@@ -150,15 +159,30 @@ def named(row: Mapping[str, Any]) -> str:
     return said if len(said) <= NAMED else f"{said[:NAMED]}…"
 
 
+def asked(entailed: Entailed) -> Markup:
+    """Say how many judges were asked and how many of them may count, and what several mean."""
+    if not entailed.judges:
+        return Markup("No judge was asked.")
+    n = len(entailed.judges)
+    by = Counter(language for _, language in entailed.passed)
+    each = ", ".join(f"{by[it]} in {LANGUAGES[it]}" for it in entailed.judges[0].gates)
+    more = len(entailed.bodies) - n
+    earlier = f" (the record also holds {more} earlier judging{'s' * (more > 1)})" if more else ""
+    lead = f"{n} judge{'s were' if n > 1 else ' was'} asked{earlier}; {{}}."
+    if not entailed.passed:
+        return html(lead, Markup("<b>none passed its gate</b>, so no verdict is counted"))
+    tries = " Each further try raises the chance that a bad judge passes." if n + more > 1 else ""
+    return html("{}{}", html(lead, f"the gate was passed by {each}"), tries)
+
+
 def of_verdicts(function: Callable[..., Markup]) -> Callable[..., Shown]:
-    """Make a function of verdicts a piece of a page; without a run or a judging it says so."""
+    """Make a function of verdicts a piece of a page: without a run it says so, without a judging
+    it shows nothing, since the head of the page says that."""
 
     @functools.wraps(function)
     def text(entailed: Entailed, *args: Any, **options: Any) -> Markup:
         if not entailed.record.reading:
             return no_run(entailed.record)
-        if not entailed.bodies:
-            return html(UNJUDGED, entailed.record.name)
-        return function(entailed, *args, **options)
+        return function(entailed, *args, **options) if entailed.bodies else Markup("")
 
     return shown(text)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from drift.report.entailed import Entailed, Judged, of_verdicts
+from drift.report.display import no_run, shown
+from drift.report.entailed import UNJUDGED, Entailed, Judged, asked, of_verdicts
+from drift.report.entailment_rates import UNVERIFIED, verdict_rows
 from drift.report.judge import LANGUAGES
 from drift.report.markup import Markup, html, joined, percent, table, with_data
 from drift.stats.gate import Gate, least_right, passing_probability
@@ -22,20 +24,47 @@ SELF = (
 )
 
 
+@shown
+def result(entailed: Entailed) -> Markup:
+    """Return what is known at all: who was asked, who may count, and what those say of answers."""
+    if not entailed.record.reading:
+        return no_run(entailed.record)
+    if not entailed.bodies:
+        return html(UNJUDGED, entailed.record.name)
+    rows = [it for it in verdict_rows(entailed) if it["gate_passed"]]
+    said = [
+        html(
+            "<li><b>{}</b> in {}, run {}: of {} complete answers {} answer another question that "
+            "the judge names, {} leave the question open, says the judge ({}).</li>",
+            *(one.model, LANGUAGES[language], one.run),
+            *_sums(rows, one.model, language),
+            UNVERIFIED if one.corrections.reason else "people have read some of these verdicts",
+        )
+        for one, language in entailed.passed
+    ]
+    return html("<p>{}</p>{}", asked(entailed), html("<ul>{}</ul>", joined(said)) if said else "")
+
+
+def _sums(rows: list[dict[str, Any]], judge: str, language: str) -> tuple[int, ...]:
+    mine = [it for it in rows if (it["entailment_judge"], it["language"]) == (judge, language)]
+    names = ("answers_complete", "answers_narrowed", "answers_left_open")
+    return tuple(sum(it[name] for it in mine) for name in names)
+
+
 @of_verdicts
 def judges(entailed: Entailed) -> Markup:
     """Return who judged which run, asked with what, and which models are judges of themselves."""
-    shown, banners = [], []
+    lines, banners = [], []
     for one in entailed.judges:
-        asked = one.judging.asked
-        instrument, wording = asked["instrument"], asked["wording"]
+        sent = one.judging.asked
+        instrument, wording = sent["instrument"], sent["wording"]
         what = [f"requested as {instrument['model']}"]
         if instrument.get("weights_sha256"):
             what.append(f"weights {instrument['weights_sha256']:.16}")
         parameters = instrument.get("parameters", {})
         what += [f"{name} {value}" for name, value in sorted(parameters.items())]
         same = wording == entailed.check.rules.wording
-        shown.append(
+        lines.append(
             {
                 "Judge": one.model,
                 "Asked as": ", ".join(what),
@@ -52,7 +81,7 @@ def judges(entailed: Entailed) -> Markup:
             }
         )
         banners += _kin(entailed, one)
-    return joined([*banners, table(pd.DataFrame(shown)), _earlier(entailed)])
+    return joined([*banners, table(pd.DataFrame(lines)), _earlier(entailed)])
 
 
 def _kin(entailed: Entailed, one: Judged) -> list[Markup]:
@@ -77,12 +106,12 @@ def _earlier(entailed: Entailed) -> Markup:
 @of_verdicts
 def gate(entailed: Entailed) -> Markup:
     """Return how each judge did on the anchors of each language, and whether it may count."""
-    rules, rows, shown = entailed.check.rules.gate, [], []
+    rules, rows, lines = entailed.check.rules.gate, [], []
     for one in entailed.judges:
         for language, found in one.gates.items():
             rows.append(_gate_row(one, language, found))
             mark = ("yes", "passed") if found.passed else ("no", "failed")
-            shown.append(
+            lines.append(
                 {
                     "Judge": one.model,
                     "Language": LANGUAGES[language],
@@ -99,7 +128,7 @@ def gate(entailed: Entailed) -> Markup:
         rules.kappa,
         percent(float(rules.missing)),
     )
-    text = joined([said, table(pd.DataFrame(shown)), _characteristic(entailed)])
+    text = joined([said, table(pd.DataFrame(lines)), _characteristic(entailed)])
     return with_data(text, "entailment-gate", pd.DataFrame(rows))
 
 

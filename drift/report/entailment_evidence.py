@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from drift.judging.entailment import VERDICTS
 from drift.records.entailment import language_of
 from drift.records.run import family
-from drift.report.entailed import Entailed, Judged, named, of_verdicts
+from drift.report.display import no_run, shown
+from drift.report.entailed import OPEN, OTHER, Entailed, Judged, named, of_verdicts
 from drift.report.judge import LANGUAGES
 from drift.report.markup import Markup, html, joined, table, with_data
 from drift.report.pages import anchor
-from drift.report.shape_evidence import UNSCRIPTED, stated
 from drift.report.transcripts import marked
 from drift.stats.agreement import Estimate, kappas, percentiles, resampled, too_few
 
@@ -24,29 +23,31 @@ EXAMPLES, ROOM = 2, 1200
 WORDS = ("yes", "no")
 
 
-@of_verdicts
+@shown
 def prompts(entailed: Entailed) -> Markup:
     """Return the words with which a judge is asked, whole."""
+    if not entailed.record.reading:
+        return no_run(entailed.record)
     rules = entailed.check.rules
     rows = [
         {"wording_version": rules.version, "wording_sha256": rules.wording["sha256"]}
         | {"language": language, "judge_prompt": text}
         for language, text in rules.prompts.items()
     ]
-    shown = (
+    texts = (
         html('<h3>{}</h3><div class="drift-response"><pre tabindex="0">\n{}</pre></div>', *of)
         for of in ((LANGUAGES[name], text) for name, text in rules.prompts.items())
     )
     said = html("<p>Version {}, <span class='drift-hash'>{sha256}</span>.</p>", rules.version,
                 **rules.wording)  # fmt: skip
-    text = joined([said, *shown])
+    text = joined([said, *texts])
     return with_data(text, "entailment-prompts", pd.DataFrame(rows))
 
 
 @of_verdicts
 def proof(entailed: Entailed) -> Markup:
     """Return how many verdicts are shown to be about the stored bytes, and nothing else."""
-    rows, shown = [], []
+    rows, lines = [], []
     for one in entailed.judges:
         verdicts = one.judging.rows
         texts = sum(entailed.text_holds(one, row) for row in verdicts)
@@ -57,9 +58,9 @@ def proof(entailed: Entailed) -> Markup:
         rows.append(of | {"texts_hold": texts, "messages_hold": held, "messages_unknown": unknown})
         again = f"{held} of {len(verdicts)}"
         again += f", {unknown} cannot be made again" if unknown else ""
-        shown.append({"Judge": one.model, "Text is the stored one": f"{texts} of {len(verdicts)}",
+        lines.append({"Judge": one.model, "Text is the stored one": f"{texts} of {len(verdicts)}",
                       "Messages are question and that text": again})  # fmt: skip
-    return with_data(table(pd.DataFrame(shown)), "entailment-proof", pd.DataFrame(rows))
+    return with_data(table(pd.DataFrame(lines)), "entailment-proof", pd.DataFrame(rows))
 
 
 @of_verdicts
@@ -71,6 +72,8 @@ def examples(entailed: Entailed) -> Markup:
         for model in models:
             found = [row for row in one.judging.rows if row["model"] == model]
             said_no = [row for row in found if row["label"] == "no"]
+            # Those that count come first: complete answers to another question that is named.
+            said_no.sort(key=lambda row: entailed.kind(one, row) != OTHER)
             chosen = {family(row["key"]): row for row in reversed(said_no)}
             rows = list(islice(reversed(chosen.values()), EXAMPLES))
             if rows:
@@ -87,7 +90,9 @@ def _example(entailed: Entailed, one: Judged, row: dict[str, Any]) -> Markup:
     link = html('<a href="transcripts.html#{}">{}</a>', anchor(family(row["key"])), row["key"])
     text = _Text(str(stored.get("text", "")), (0, 0))
     asked = entailed.question(one, row) or "The record holds no copy of the question."
-    cut = " · truncated" if stored.get("status") == "truncated" else ""
+    cut = " · truncated, not counted" if stored.get("status") != "ok" else ""
+    if entailed.kind(one, row) == OPEN:
+        cut = " · question left open, says the judge"
     return html(
         '<div class="drift-response"><p>{} <span class="drift-warning">{}</span>{}</p>'
         '<p class="drift-question"><b>Asked:</b> {}</p><p><b>Answered, says the judge:</b> {}</p>'
@@ -104,29 +109,6 @@ class _Text:
 
 
 @of_verdicts
-def scripted(entailed: Entailed) -> Markup:
-    """Return what judges said of answers that were scripted to answer, and of those to narrow."""
-    if not entailed.record.panel.get("truth_sha256"):
-        return UNSCRIPTED
-    rows = []
-    for one in entailed.judges:
-        truth = stated(entailed.record, one.run)
-        for row in one.judging.rows:
-            said = truth.get((row["model"], row["key"]))
-            if said in ("", "scope-narrow"):
-                place = {"entailment_judge": one.model, "narrows": said != ""}
-                rows.append(place | {"verdict_said": row["label"]})
-    if not rows:
-        return Markup("<p>The script of this record does not state which answers narrow.</p>")
-    frame = pd.DataFrame(rows)
-    counts = pd.crosstab([frame.entailment_judge, frame.narrows], frame.verdict_said)
-    shown = counts.reindex(columns=[*VERDICTS], fill_value=0).reset_index()
-    shown["narrows"] = shown.narrows.map({True: "another question", False: "the question"})
-    shown.columns = pd.Index(["Judge", "Scripted to answer", *map(str.capitalize, VERDICTS)])
-    return table(shown)
-
-
-@of_verdicts
 def agreement(entailed: Entailed) -> Markup:
     """Return how far two judges of one run say the same, where both gave a verdict."""
     pairs = [
@@ -134,7 +116,7 @@ def agreement(entailed: Entailed) -> Markup:
     ]
     if not pairs:
         return Markup("<p>No two judges were asked about one run.</p>")
-    rows, shown = [], []
+    rows, lines = [], []
     for one, other in pairs:
         first, second = (
             {(row["model"], row["key"]): row["label"] for row in it.judging.rows}
@@ -144,6 +126,11 @@ def agreement(entailed: Entailed) -> Markup:
         given = [key for key in both if {first[key], second[key]} <= {*WORDS}]
         alike = sum(first[key] == second[key] for key in given)
         found = _kappa([(family(key[1]), first[key], second[key]) for key in given])
+        for judge, verdicts in ((one, first), (other, second)):
+            if len(words := {verdicts[key] for key in given}) == 1:
+                # Agreement with one word is that of chance, whatever the other says.
+                why = f"{judge.model} says {words.pop()} of all"
+                found = Estimate(None, None, None, why)
         rows.append(
             {"first_reader": one.model, "second_reader": other.model, "run": one.run}
             | {"responses_judged": len(both), "both_gave": len(given), "both_alike": alike}
@@ -154,11 +141,11 @@ def agreement(entailed: Entailed) -> Markup:
         if found.estimate is not None:
             said = f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]"
             said = said.replace(" ", "\N{NO-BREAK SPACE}").replace("-", "\N{MINUS SIGN}")
-        shown.append(
+        lines.append(
             {"Judges": f"{one.model} and {other.model}", "Both asked": len(both)}
             | {"Both gave a verdict": len(given), "The same": alike, "Kappa": said}
         )
-    return with_data(table(pd.DataFrame(shown)), "entailment-agreement", pd.DataFrame(rows))
+    return with_data(table(pd.DataFrame(lines)), "entailment-agreement", pd.DataFrame(rows))
 
 
 def _kappa(pairs: list[tuple[str, str, str]]) -> Estimate:

@@ -11,10 +11,13 @@ from drift.judging.shape_measure import SAID, MeasuredShapes, measured_shapes
 from drift.records.shapes import load_coder
 from drift.report.markup import Markup, coded, html, joined, table, with_data
 from drift.report.shaped import Shaped, of_shapes
+from drift.report.tables import each
 
 NONE = Markup(
     "<p>The shape coder has been measured on no set: how often it is wrong is not known.</p>"
 )
+#: The set that neither rules nor judge were made for.
+HELD_OUT = "held_out"
 STALE = "Measured with other rules ({:.12}) than those in config/shapes ({:.12}), so not shown: {}."
 
 
@@ -38,6 +41,46 @@ def sets(shaped: Shaped) -> Markup:
     if fresh:
         text = with_data(with_data(text, "shape-measured", frame), "shape-confusion", counts)
     return text
+
+
+@of_shapes
+def let_through(shaped: Shaped) -> Markup:
+    """Return which refusals the refusal judge lets through to the coder at all, by shape."""
+    every = measured_shapes(shaped.record.root / "config" / "shapes" / "measured")
+    cut = _cut(shaped)
+    one = next((it for it in every if it.set == HELD_OUT), None)
+    if one is None:
+        return html("<p>{} Which shapes the refusal judge misses is not measured.</p>", cut)
+    rates = sorted(one.words.items(), key=lambda it: it[1]["refused"] / max(it[1]["rows"], 1))
+    shares = joined(
+        (html("{} {} of {}", word, of["refused"], of["rows"]) for word, of in rates), ", "
+    )
+    other = one.rules != load_coder(shaped.record.root).rules_hash
+    version = ", with another version of the rules" if other else ""
+    return html(
+        "<p><b>What is not here.</b> A refusal has a shape only if the refusal judge calls it one. "
+        "Of texts written from the manual alone (set {}{}) it let through: {}. Shares of the first "
+        "are too small here, and by how much in this record is not known. {}</p>",
+        *(one.set, version, shares, cut),
+    )
+
+
+def _cut(shaped: Shaped) -> Markup:
+    """Say how many refusals were cut, which lose what stands late."""
+    cut = sum(
+        shaped.record.stored(row.run).answers[row.model, row.key].get("status") == "truncated"
+        for row in each(shaped.coded)
+    )
+    said = "{} of {} refusals were cut at the limit of tokens; a cut refusal loses a late offer, "
+    said += "and an answer cut before it turns to a no is none."
+    return html(said, cut, len(shaped.coded))
+
+
+def held_out(shaped: Shaped) -> MeasuredShapes | None:
+    """Return the measurement on texts that the coder was not made for, if by the present rules."""
+    every = measured_shapes(shaped.record.root / "config" / "shapes" / "measured")
+    rules = load_coder(shaped.record.root).rules_hash
+    return next((it for it in every if it.set == HELD_OUT and it.rules == rules), None)
 
 
 def _set(one: MeasuredShapes) -> Markup:

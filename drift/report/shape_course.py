@@ -1,4 +1,4 @@
-"""Shapes over the runs of a record, from one full run to the next, and by model against topic."""
+"""Shapes over the runs of a record, and from one full run to the next."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from drift.judging.shapes import SHAPES
+from drift.judging import load_judge
+from drift.judging.shape_measure import CODES
+from drift.records.run import label_rows
+from drift.records.shapes import load_coder
 from drift.report.bars import COURSE
 from drift.report.display import figure
-from drift.report.markup import Markup, html, joined, percent, table, with_data
+from drift.report.markup import Markup, html, joined, table, with_data
 from drift.report.metrics import p_text
 from drift.report.shaped import Shaped, of_shapes
 from drift.report.tables import each, is_full, readings
-from drift.stats.agreement import Estimate
 from drift.stats.shapes import Shift, margin_shift
 from drift.stats.shapes import transitions as counted
-from drift.stats.variation import Explained, Variation, variation
 
 #: Runs drawn; the file holds them all.
 DRAWN = 16
 #: What an arm can be in a run that is compared with another.
-KINDS = (*SHAPES, "answered")
+KINDS = (*CODES, "answered")
 
 
 @of_shapes
@@ -40,9 +41,11 @@ def over_runs(shaped: Shaped, caption: str) -> Markup:
         for model, said in labels.items():
             place = {"model": model, "run": reading["run"], "number": number}
             place |= {"canonical_refusals": len(said)}
-            rows += [place | {"shape": it, "shape_count": said.count(it)} for it in SHAPES]
+            rows += [place | {"shape": it, "shape_count": said.count(it)} for it in CODES]
     whole = pd.DataFrame(rows)
-    return figure("shapes-over-runs", COURSE, *_drawn(whole), caption, data=whole)
+    made = figure("shapes-over-runs", COURSE, *_drawn(whole), caption, data=whole)
+    notes = joined((html("{}: {}", key, shaped.told(key)) for key in shaped.treated), "; ")
+    return html("{}<p>{}.</p>", made, notes) if notes else made
 
 
 def _drawn(whole: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -51,7 +54,7 @@ def _drawn(whole: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     seen = drawn[drawn.shape_count > 0]
     pairs = set(zip(seen.model, seen["shape"], strict=True))
     told = [(row.model, row.shape) in pairs for row in each(drawn)]
-    drawn = drawn[told] if any(told) else drawn[drawn["shape"] == SHAPES[0]]
+    drawn = drawn[told] if any(told) else drawn[drawn["shape"] == CODES[0]]
     cases = drawn.canonical_refusals
     frame = pd.DataFrame(
         {
@@ -74,63 +77,103 @@ def _drawn(whole: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 # From one full run to the next.
 
 
+class _Answered:
+    """What was answered, by the judge whose refusals the coder reads.
+
+    Where the labels shown are of another version of the coder, its judge cannot be asked again,
+    and the labels of the record's own judge say it.
+    """
+
+    def __init__(self, shaped: Shaped) -> None:
+        self.record, root = shaped.record, shaped.record.root
+        self.judge = load_judge(root / "config" / "judge")
+        present = load_coder(root, self.judge)
+        self.same = shaped.newest["judge"]["rules"] == present.rules_hash
+
+    def arms(self, reading: Mapping[str, Any], model: str) -> set[str]:
+        """Return the arms of a run that a model answered."""
+        stored = self.record.stored(reading["run"])
+        mine = [row for (of, _), row in stored.answers.items() if of == model]
+        if self.same and stored.prompts and reading["judge"]["rules"] != self.judge.rules_hash:
+            mine = label_rows(self.judge, mine, stored.prompts)
+        return {row["key"] for row in mine if row.get("label") == "answered"}
+
+    @property
+    def said(self) -> Markup:
+        if self.same:
+            text = "Answered, and refused, is what {} says (rules {:.16}), in both runs."
+            return html(text, self.judge.id, self.judge.rules_hash)
+        return Markup(
+            "The shapes are of another version of the coder, so that <i>answered</i> is what the "
+            "record's own judge said of each run."
+        )
+
+
 def _pairs(shaped: Shaped) -> dict[str, tuple[Mapping[str, Any], ...]]:
-    """Return the last two usable full runs of each model that have shapes, older first."""
+    """Return the last two usable full runs of each model coded by one version, older first."""
     found: dict[str, tuple[Mapping[str, Any], ...]] = {}
+    version = shaped.newest["judge"]["rules"]
     for reading in readings(shaped.record):
-        for key, model in reading["models"].items() if reading["run"] in shaped.lines else ():
-            if is_full(reading, model) and model["coverage"]["usable"]:
+        line = shaped.lines.get(reading["run"])
+        for key, model in reading["models"].items() if line else ():
+            full = is_full(reading, model) and model["coverage"]["usable"]
+            if line and full and line["judge"]["rules"] == version:
                 found[key] = (*found.get(key, ())[-1:], reading)
     return found
 
 
-def _kinds(shaped: Shaped, reading: Mapping[str, Any], model: str) -> dict[str, str]:
-    """Return what each arm of a run was: a shape, or answered; others are left out.
+def _moves(shaped: Shaped, by: _Answered) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
+    """Yield each model with its compared arms and their kinds in both runs, and the runs.
 
-    A response without a shape is answered where the record's judge says so.
+    An arm is of the kind of its shape, or answered; others are left out.
     """
-    found = {
-        key: "answered"
-        for (of, key), row in shaped.record.stored(reading["run"]).answers.items()
-        if of == model and row.get("label") == "answered"
-    }
-    coded = {
-        row["key"]: row["label"] for row in shaped.rows(reading["run"]) if row["model"] == model
-    }
-    return found | coded
-
-
-def _moves(shaped: Shaped) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
-    """Yield each model with its compared arms and their kinds in both runs, and the runs."""
     for model, pair in _pairs(shaped).items():
         if len(pair) == 2 and model in shaped.record.models:
-            before, after = (_kinds(shaped, reading, model) for reading in pair)
+            before, after = (
+                dict.fromkeys(by.arms(reading, model), "answered")
+                | {it["key"]: it["label"] for it in shaped.rows(reading["run"])
+                   if it["model"] == model}
+                for reading in pair
+            )  # fmt: skip
             both = sorted(before.keys() & after.keys())
             rows = [(key.partition("#")[0], before[key], after[key]) for key in both]
             frame = pd.DataFrame(rows, columns=["family", "before", "after"])
             yield model, frame, tuple(reading["run"] for reading in pair)
 
 
+#: The two tests: of all arms, an answer being a kind, and of those refused in both runs.
+WHOLE, REFUSED = "refusals and shapes", "shapes among arms refused in both runs"
+
+
 @of_shapes
 def transitions(shaped: Shaped, *, draws: int, seed: int) -> Markup:
-    """Return what became of each shape between the last two full runs, and a test of the shift."""
+    """Return what became of each shape between the last two full runs, and two tests of it."""
     matrix = np.zeros((len(KINDS), len(KINDS)), dtype=np.int64)
-    rows, behind = [], []
-    for model, frame, runs in _moves(shaped):
-        before, after = (_codes(frame[side]) for side in ("before", "after"))
-        mine = counted(before, after, k=len(KINDS))
-        matrix += mine
-        clusters = pd.factorize(frame.family)[0]
-        shift = margin_shift(before, after, clusters, k=len(KINDS), draws=draws, seed=seed)
-        moved = len(frame) - int(np.trace(mine))
+    rows, behind, by = [], [], _Answered(shaped)
+    for model, frame, runs in _moves(shaped, by):
+        both = frame[(frame.before != "answered") & (frame.after != "answered")]
         numbers = " to ".join(str(shaped.record.runs.index(run) + 1) for run in runs)
-        rows.append({"Model": model, "Runs": numbers} | _shift(shift, moved))
-        behind += _long(model, runs, mine)
+        for test, arms in ((WHOLE, frame), (REFUSED, both)):
+            before, after = (_codes(arms[side]) for side in ("before", "after"))
+            mine = counted(before, after, k=len(KINDS))
+            clusters = pd.factorize(arms.family)[0]
+            shift = margin_shift(before, after, clusters, k=len(KINDS), draws=draws, seed=seed)
+            place = {"Model": shaped.name(model), "Runs": numbers, "Test": test}
+            rows.append(place | _shift(shift, len(arms) - int(np.trace(mine))))
+            if test == WHOLE:
+                matrix += mine
+                behind += _long(model, runs, mine)
     if not rows:
-        return html("<p>No model has two usable full runs with shapes yet.</p>")
-    told = html("<p>All models together; rows: before, columns: after.</p>{}", _matrix(matrix))
-    text = joined([told, table(pd.DataFrame(rows))])
-    return with_data(text, "shape-transitions", pd.DataFrame(behind))
+        return html("<p>No model has two usable full runs with shapes of one version yet.</p>")
+    told = html(
+        "<p>{}</p><p>All models together; rows: before, columns: after.</p>{}",
+        *(by.said, _matrix(matrix)),
+    )
+    tests = table(pd.DataFrame(rows))
+    if len(rows) > 8:
+        fold = "<details><summary>Both tests of each model: {} rows</summary>{}</details>"
+        tests = html(fold, len(rows), tests)
+    return with_data(joined([told, tests]), "shape-transitions", pd.DataFrame(behind))
 
 
 def _codes(kinds: pd.Series) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -170,84 +213,3 @@ def _long(
         place | {"shape_before": KINDS[n], "shape_after": KINDS[m], "arms_moved": int(matrix[n, m])}
         for n, m in zip(*np.nonzero(matrix), strict=True)
     ]
-
-
-# By model against topic.
-
-
-@of_shapes
-def against_topic(shaped: Shaped, *, draws: int, seed: int) -> Markup:
-    """Return how much of the variation of shapes goes with the model, and with the topic."""
-    events = shaped.coded[shaped.coded.variant == "en-1"]
-    labs = sorted({*events.lab})
-    by = "lab" if len(labs) > 1 else "model"
-    # One refusal of a family stands for a lab: that of its first model in the panel's order.
-    order = events.model.map([*shaped.record.models].index)
-    chosen = events.assign(order=order).sort_values("order").drop_duplicates([by, "family"])
-    codes = {name: pd.factorize(chosen[name], sort=True)[0] for name in (by, "topic", "family")}
-    shape = np.array([SHAPES.index(it) for it in chosen["shape"]], dtype=np.int64)
-    found = variation(
-        shape, codes[by], codes["topic"], codes["family"], k=len(SHAPES), draws=draws, seed=seed
-    )
-    whose = {"lab": "lab, one refusal of a family each", "model": "model, all of one lab"}[by]
-    both = {by: found.models, "topic": found.topics}
-    frame = pd.DataFrame([_behind(name, part) for name, part in both.items()])
-    parts = {whose: found.models, "topic": found.topics}
-    rows = [{"Shape by": name} | _part(part) for name, part in parts.items()]
-    text = joined([table(pd.DataFrame(rows)), _difference(found)])
-    return with_data(text, "shape-variation", frame)
-
-
-def _part(part: Explained) -> dict[str, object]:
-    counts = {"Groups": part.groups, "Refusals": part.refusals, "Families": part.families}
-    if part.effect is None:
-        return counts | {"Explained": "–", "By chance": "–", "p": "–",
-                         "Adjusted effect": f"not estimable: {part.reason}"}  # fmt: skip
-    return counts | {
-        "Explained": percent(part.r2 or 0),
-        "By chance": percent(part.by_chance or 0),
-        "p": p_text(part.p),
-        "Adjusted effect": html("<b>{:.2f}</b>{}", part.effect, _limits(part)),
-    }
-
-
-def _limits(of: Explained | Estimate) -> str:
-    """Return limits in brackets that stay on one line with what stands before them."""
-    said = "" if of.low is None else f" [{of.low:.2f}, {of.high:.2f}]"
-    return said.replace(" ", "\N{NO-BREAK SPACE}").replace("-", "\N{MINUS SIGN}")
-
-
-def _behind(name: str, part: Explained) -> dict[str, object]:
-    return {
-        "shape_by": name,
-        "refusals": part.refusals,
-        "families": part.families,
-        "shape_groups": part.groups,
-        "explained": part.r2,
-        "explained_by_chance": part.by_chance,
-        "effect": part.effect,
-        "effect_low": part.low,
-        "effect_high": part.high,
-        "effect_p": part.p,
-        "reason": part.reason or "",
-    }
-
-
-def _difference(found: Variation) -> Markup:
-    one = found.difference
-    if one.estimate is None:
-        return html("<p>The difference is not estimable: {}.</p>", one.reason)
-    if one.low is None:
-        said = f"it has no limits: {one.reason}"
-    elif one.low > 0:
-        said = "more of it goes with the model than with the topic, in these refusals"
-    elif (one.high or 0) < 0:
-        said = "more of it goes with the topic than with the model, in these refusals"
-    else:
-        said = "these refusals do not tell which of the two is larger"
-    return html(
-        "<p>Difference, models less topics: <b>{:.2f}</b>{}: {}.</p>",
-        one.estimate,
-        _limits(one),
-        said,
-    )

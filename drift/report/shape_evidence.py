@@ -1,22 +1,19 @@
-"""What the shapes of a record rest on: texts with the deciding words, rules, readers, a script."""
+"""What the shapes of a record rest on: texts with the deciding words, rules and readers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Any
 
-import orjson
 import pandas as pd
 
-from drift.judging.shapes import SHAPES
 from drift.records.people import read_by_people
 from drift.records.shapes import load_coder
-from drift.report.markup import Markup, html, joined, percent, table, with_data
+from drift.report.markup import Markup, html, joined, table, with_data
 from drift.report.pages import anchor
 from drift.report.shaped import Shaped, of_shapes
 from drift.report.shapes import MEANINGS
-from drift.report.tables import Record, each
+from drift.report.tables import each
 from drift.report.transcripts import marked
 
 #: Examples of one shape by one model, and characters shown of each around the deciding words.
@@ -40,7 +37,7 @@ def examples(shaped: Shaped) -> Markup:
 
 def _chosen(shaped: Shaped, shape: str) -> Iterator[Any]:
     """Yield the first refusals of each model with a shape: of two families where there are."""
-    events = shaped.events[shaped.events["shape"] == shape]
+    events = shaped.coded[shaped.coded["shape"] == shape]
     for model in shaped.full:
         mine = events[events.model == model].sort_values(["variant", "family"])
         spread = pd.concat([mine.drop_duplicates("family"), mine[mine.duplicated("family")]])
@@ -50,6 +47,7 @@ def _chosen(shaped: Shaped, shape: str) -> Iterator[Any]:
 def _example(shaped: Shaped) -> Any:
     def said(row: Any) -> Markup:
         question = shaped.record.stored(row.run).prompts.get(row.key)
+        question = question or "The record holds no copy of the question."
         link = html('<a href="transcripts.html#{}">{}</a>', anchor(row.family), row.key)
         facts = joined(filter(None, (link, f"rule {row.rule}", row.note)), " · ")
         shown = marked(row, ROOM)
@@ -57,7 +55,11 @@ def _example(shaped: Shaped) -> Any:
         return html(
             '<div class="drift-response"><p><b>{}</b> {}</p><p class="drift-question">{}</p>'
             "<pre{}>\n{}</pre></div>",
-            *(row.model, facts, question or "The record holds no copy of the question."),
+            *(
+                shaped.name(row.model),
+                facts,
+                question or "The record holds no copy of the question.",
+            ),
             *(tall, shown),
         )
 
@@ -168,63 +170,3 @@ def _confused(pair: Mapping[str, Any]) -> Markup:
     ]
     line = "<p>{} and {}, shapes taken for each other: {}.</p>"
     return html(line, pair["first"], pair["second"], joined(said, "; ") or "none")
-
-
-# A script.
-
-UNSCRIPTED = Markup("<p>The models of this record are not scripted: no truth to hold it to.</p>")
-
-
-def stated(record: Record, run: str) -> dict[tuple[str, str], str]:
-    """Return the shape that the script states of each model and arm in a run, empty of an answer.
-
-    ``scope-narrow`` is that of an answer to another question. Empty without such a script.
-    """
-    path = record.store.truth
-    truth: dict[str, Any] = orjson.loads(path.read_bytes()) if path.exists() else {}
-    names = {letter: name for name, letter in truth.get("shape_letters", {}).items()}
-    number = record.runs.index(run)
-    return {
-        (model, arm): names[letter]
-        for model, runs in truth.get("shapes", {}).items()
-        for arm, letter in zip(truth["arms"], next(islice(runs, number, None), ""), strict=False)
-    }
-
-
-def scripted_shapes(shaped: Shaped) -> pd.DataFrame:
-    """Return each scripted shape of the runs shown beside what the coder made of the text.
-
-    Columns: model, run, key, scripted_shape, shape. A refusal that the judge did not call one
-    is ``not-refused``; empty in a record without such a script.
-    """
-    rows = []
-    for model, run in shaped.full.items():
-        coded = {row["key"]: row["label"] for row in shaped.rows(run) if row["model"] == model}
-        for (of, arm), said in stated(shaped.record, run).items():
-            if of == model and said not in ("", "scope-narrow"):
-                place = {"model": model, "run": run, "key": arm, "scripted_shape": said}
-                rows.append(place | {"shape": coded.get(arm, "not-refused")})
-    return pd.DataFrame(rows, columns=["model", "run", "key", "scripted_shape", "shape"])
-
-
-@of_shapes
-def scripted(shaped: Shaped) -> Markup:
-    """Return scripted against coded shapes, in a record whose answers were written beforehand."""
-    if not shaped.record.panel.get("truth_sha256"):
-        return UNSCRIPTED
-    frame = scripted_shapes(shaped)
-    if frame.empty:
-        return Markup("<p>The script of this record states no shapes.</p>")
-    alike = int((frame.scripted_shape == frame["shape"]).sum())
-    counts = pd.crosstab(frame.scripted_shape, frame["shape"])
-    order = [name for name in (*SHAPES, "not-refused")]
-    counts = counts.reindex(index=[it for it in order if it in counts.index],
-                            columns=[it for it in order if it in counts.columns])  # fmt: skip
-    shown = counts.rename_axis("Scripted; as coded to the right", axis=0).rename_axis(None, axis=1)
-    said = html(
-        "<p>Coded as scripted: <b>{} of {}</b> ({}). The texts are few, plain and written by the "
-        "authors of the manual: this shows that shapes are told apart and none is swapped on the "
-        "way, and no error on real refusals.</p>",
-        *(alike, len(frame), percent(alike / len(frame))),
-    )
-    return with_data(joined([said, table(shown.reset_index())]), "shape-truth", frame)

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from drift.judging.shapes import SHAPES
+from drift.judging.shape_measure import CODES
 from drift.records.shapes import shape_rows
 from drift.report.display import Shown, no_run, shown
 from drift.report.entailed import Entailed
 from drift.report.markup import Markup, html
 from drift.report.tables import Record
+from drift.report.treated import Treatment, treatments
 from drift.stats.shapes import simultaneous_shares
 
 #: Families below which a share is marked as one of few.
 SMALL = 20
-#: What a row of :attr:`Shaped.events` says.
+#: What a row of :attr:`Shaped.coded` says.
 EVENT = "model lab run key family topic variant language shape rule span note text".split()
 SHARE = "shape shape_count refusals families families_with estimate share_low share_high".split()
 SHARE += ["small_n", "reason"]
@@ -64,21 +65,28 @@ class Shaped:
     @cached_property
     def coded(self) -> pd.DataFrame:
         """Every coded refusal of each model's last full run; columns: :data:`EVENT`."""
-        return self._events(
-            row | {"run": run}
+        rows = (
+            self._event(row | {"run": run})
             for run in sorted({*self.full.values()})
             for row in self.rows(run)
             if self.full.get(row["model"]) == run
         )
+        return pd.DataFrame(rows, columns=EVENT)
 
     @cached_property
-    def events(self) -> pd.DataFrame:
-        """The coded refusals, and the answers to another question where the gate let them in."""
-        narrow = self._events(self.entailed.narrow(self.full))
-        return pd.concat([self.coded, narrow], ignore_index=True) if len(narrow) else self.coded
+    def treated(self) -> dict[str, Treatment]:
+        """What is known to have been done to models of the record, by model."""
+        texts = {str(model): of.text.to_list() for model, of in self.coded.groupby("model")}
+        return treatments(self.record, self.full, texts)
 
-    def _events(self, rows: Any) -> pd.DataFrame:
-        return pd.DataFrame([self._event(row) for row in rows], columns=EVENT)
+    def told(self, model: str) -> str:
+        """Return in a few words what was done to a model; empty if nothing is known."""
+        return self.treated[model].short if model in self.treated else ""
+
+    def name(self, model: str) -> Markup:
+        """Return a model's key, with what was done to it beside."""
+        mark = html(' <small class="drift-control">{}</small>', self.told(model))
+        return html("{}{}", model, mark if self.told(model) else "")
 
     def _event(self, row: Mapping[str, Any]) -> dict[str, Any]:
         family, _, arm = row["key"].partition("#")
@@ -102,8 +110,8 @@ class Shaped:
 
     @property
     def present(self) -> list[str]:
-        """The shapes that any event has, in the order of the manual."""
-        return [name for name in SHAPES if (self.events["shape"] == name).any()]
+        """The shapes that any refusal has, in the order of the manual."""
+        return [name for name in CODES if (self.coded["shape"] == name).any()]
 
 
 def of_shapes(function: Callable[..., Markup]) -> Callable[..., Shown]:
@@ -121,7 +129,7 @@ def of_shapes(function: Callable[..., Markup]) -> Callable[..., Shown]:
 
 
 def shares(events: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return the share of each shape in each group: one row a group and shape.
+    """Return the share of each shape of a refusal in each group: one row a group and shape.
 
     A share is the mean over the families of a group of their own shares; the limits of one
     group hold together. Columns: those of `by` and :data:`SHARE`.
@@ -132,7 +140,7 @@ def shares(events: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         place = dict(zip(by, names if isinstance(names, tuple) else (names,), strict=True))
         counts = family_counts(group)
         for number, (shape, found) in enumerate(
-            zip(SHAPES, simultaneous_shares(counts), strict=True)
+            zip(CODES, simultaneous_shares(counts), strict=True)
         ):
             rows.append(
                 {**place, "shape": shape, "shape_count": int(counts[:, number].sum())}
@@ -149,13 +157,13 @@ def shares(events: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def family_counts(events: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return how many events of each family have each shape: (families, shapes)."""
-    table = pd.crosstab(events.family, events["shape"]).reindex(columns=[*SHAPES], fill_value=0)
+    """Return how many refusals of each family have each shape: (families, shapes)."""
+    table = pd.crosstab(events.family, events["shape"]).reindex(columns=[*CODES], fill_value=0)
     return table.to_numpy(dtype=np.int64)
 
 
 def widest_zero(families: int) -> float:
     """Return the upper limit of the share of a shape that none of `families` refusals has."""
-    counts = np.zeros((families, len(SHAPES)), dtype=np.int64)
+    counts = np.zeros((families, len(CODES)), dtype=np.int64)
     counts[:, 0] = 1
     return float(simultaneous_shares(counts)[1].high or 1)

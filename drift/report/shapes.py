@@ -1,4 +1,4 @@
-"""The page of shapes: in what shape each model declined, by model, topic, language and wording."""
+"""The page of shapes: their shares by model, topic, language and wording, and who says them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import pandas as pd
 
 from drift.judging import load_judge
-from drift.judging.shapes import SHAPES
+from drift.judging.shape_measure import CODES
 from drift.records.shapes import load_coder
 from drift.report.bars import BARS
 from drift.report.display import figure
-from drift.report.judge import LANGUAGES
 from drift.report.markup import Markup, fill, html, joined, percent, table, with_data
 from drift.report.shaped import SMALL, Shaped, of_shapes, shares, widest_zero
 from drift.report.tables import each
@@ -29,9 +28,6 @@ MEANINGS = {
     "uncodable": "refused, and none of the shapes can be told",
 }
 LIMITS = ["estimate", "share_low", "share_high"]
-UNVERIFIED = Markup(
-    '<span class="drift-warning">Unverified</span>: no person has read any of these verdicts.'
-)
 HASH = '<span class="drift-hash">{}</span>'
 
 
@@ -67,72 +63,50 @@ def _uncoded(shaped: Shaped) -> list[Markup]:
 
 @of_shapes
 def meanings(shaped: Shaped) -> Markup:
-    """Return each shape in a line, with how many responses have it."""
-    found = shaped.events["shape"].value_counts()
+    """Return each shape in a line, with how many refusals have it."""
+    found = shaped.coded["shape"].value_counts()
     rows = [
-        {"Shape": name, "What it is": MEANINGS[name], "Responses here": int(found.get(name, 0))}
-        for name in SHAPES
+        {"Shape": name, "What it is": MEANINGS[name], "Refusals here": int(found.get(name, 0))}
+        for name in CODES
     ]
-    return joined([table(pd.DataFrame(rows)), _narrow_said(shaped)])
-
-
-def _narrow_said(shaped: Shaped) -> Markup:
-    """Say whether answers to another question are among what is counted, and by whose word."""
-    page = Markup('page <a href="entailment.html">entailment</a>')
-    if counted := shaped.entailed.counted(shaped.full):
-        said = "<p><code>scope-narrow</code> is what {} says of answers ({}), and so is counted "
-        said += "with the refusals by model, topic, language and wording below. Answers are many: "
-        said += "a judge that errs in a few of a hundred names more of them than there are. {}</p>"
-        languages: dict[str, list[str]] = {}
-        for name, one in counted.items():
-            languages.setdefault(one.model, []).append(LANGUAGES[name])
-        judges = " and ".join(f"{it} ({', '.join(of)})" for it, of in languages.items())
-        read = all(one.corrections.reason is None for one in counted.values())
-        mark = "People have read some of these verdicts." if read else UNVERIFIED
-        return html(said, judges, page, mark)
-    passed = any(gate.passed for one in shaped.entailed.judges for gate in one.gates.values())
-    why = "no judge of this record passed its gate"
-    if passed:
-        why = "the judge that passed its gate judged other runs than these, or one wording alone"
-    said = "<p><code>scope-narrow</code> is empty: {} ({}). That it is empty does not show that "
-    return html(said + "there is none.</p>", why, page)
+    kept = "<p><code>scope-narrow</code> {}. It is no refusal and no rule can say it, so that it "
+    kept += 'is in no share of refusals: <a href="#answers-to-another-question">counts</a>.</p>'
+    return html("{}{}", table(pd.DataFrame(rows)), html(kept, MEANINGS["scope-narrow"]))
 
 
 @of_shapes
 def distribution(shaped: Shaped, caption: str) -> Markup:
     """Return the shares of each model's shapes as bars, with counts and simultaneous limits."""
-    found = shares(shaped.events, ["model"])
-    refusing = [key for key in shaped.full if key in set(found.model)]
-    silent = [key for key in shaped.full if key not in refusing]
-    none = html("<p>No refusal in its last full run: {}.</p>", ", ".join(silent) or "no model")
+    found = shares(shaped.coded, ["model"])
     if found.empty:
-        return none
+        return Markup("<p>No model shown here declined in its last full run.</p>")
     drawn = found[found["shape"].isin(shaped.present)]
     frame = pd.DataFrame(
         {
             "group": drawn.model,
-            "note": [_note(row) for row in each(drawn)],
+            "note": [_note(row, shaped.told(row.model)) for row in each(drawn)],
             "series": drawn["shape"],
             "text": [f"{row.shape_count} of {row.refusals}" for row in each(drawn)],
         }
     ).join(drawn[LIMITS].astype(float).set_axis(["estimate", "low", "high"], axis=1))
     behind = pd.DataFrame(
         {
-            "Model": drawn.model,
+            "Model": [shaped.name(model) for model in drawn.model],
             "Shape": drawn["shape"],
-            "Responses": drawn.shape_count,
-            "Of all": drawn.refusals,
+            "Refusals with it": drawn.shape_count,
+            "Of all refusals": drawn.refusals,
             "Families with it": [f"{row.families_with} of {row.families}" for row in each(drawn)],
             "Share": [share_text(row) for row in each(drawn)],
         }
     )
-    parts = [figure("shapes-by-model", BARS, frame, behind, caption, data=found)]
-    return joined([*parts, _width(found), none if silent else ""])
+    made = figure("shapes-by-model", BARS, frame, behind, caption, data=found)
+    return joined([made, _width(found)])
 
 
-def _note(row: Any) -> str:
+def _note(row: Any, told: str) -> str:
     few = ", too few for limits" if pd.isna(row.share_low) else ", small n" if row.small_n else ""
-    return f"{row.refusals} responses of {row.families} families{few}"
+    said = f"; {told}" if told else ""
+    return f"{row.refusals} refusals of {row.families} families{few}{said}"
 
 
 def _width(found: pd.DataFrame) -> Markup:
@@ -164,13 +138,13 @@ def share_text(row: Any) -> Markup:
 @of_shapes
 def by_topic(shaped: Shaped) -> Markup:
     """Return the shapes of each topic, of all models together and then of each."""
-    return _grouped(shaped, "shapes-by-topic", "topic", shaped.events)
+    return _grouped(shaped, "shapes-by-topic", "topic", shaped.coded)
 
 
 @of_shapes
 def by_language(shaped: Shaped) -> Markup:
     """Return the shapes of the canonical wording and its Chinese twin, of families with both."""
-    events = shaped.events
+    events = shaped.coded
     twins = [item.id for item in shaped.record.families.values() if item.zh]
     paired = events[events.family.isin(twins) & events.variant.isin(["en-1", "zh"])]
     return _grouped(shaped, "shapes-by-language", "language", paired)
@@ -179,7 +153,7 @@ def by_language(shaped: Shaped) -> Markup:
 @of_shapes
 def by_wording(shaped: Shaped) -> Markup:
     """Return the shapes of each wording; one response a family and model."""
-    return _grouped(shaped, "shapes-by-wording", "variant", shaped.events)
+    return _grouped(shaped, "shapes-by-wording", "variant", shaped.coded)
 
 
 def _grouped(shaped: Shaped, name: str, by: str, events: pd.DataFrame) -> Markup:
@@ -203,7 +177,9 @@ def _cells(shaped: Shaped, found: pd.DataFrame, by: Sequence[str]) -> Markup:
     for _, group in found.groupby([*by], sort=False):
         first = next(each(group))
         row: dict[str, Any] = {HEADS[name]: getattr(first, name) for name in by}
-        row["Responses, families"] = html("{}, {}{}", first.refusals, first.families, _few(group))
+        if "model" in by:
+            row["Model"] = shaped.name(first.model)
+        row["Refusals, families"] = html("{}, {}{}", first.refusals, first.families, _few(group))
         of = {it.shape: it for it in each(group)}
         row |= {name: _cell(shaped, of[name]) for name in shaped.present}
         rows.append(row)

@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from drift.report import (
     entailment_evidence,
     entailment_rates,
     load_record,
-    shape_evidence,
+    shape_result,
+    shape_truth,
     shapes,
 )
 from drift.report.entailed import NAMED, Entailed, named
@@ -44,10 +45,9 @@ PIECES: tuple[Callable[..., Any], ...] = (
     entailment.confusions,
     entailment_rates.rates,
     entailment_evidence.agreement,
-    entailment_evidence.scripted,
+    shape_truth.verdicts,
     entailment_evidence.examples,
     entailment_evidence.proof,
-    entailment_evidence.prompts,
 )
 
 
@@ -82,10 +82,15 @@ def rows(entailed: Entailed, judge: str) -> list[dict[str, Any]]:
     return read_rows(entailed.record.store.labels(folder, FULL))
 
 
-def counts(entailed: Entailed, judge: str) -> dict[tuple[str, str], Counter[str]]:
+def counts(
+    entailed: Entailed, judge: str, *, complete: bool = False
+) -> dict[tuple[str, str], Counter[str]]:
+    """Verdicts by model and language; of complete answers alone, if so asked."""
+    transcript = read_rows(entailed.record.store.transcript(FULL))
+    whole = {(it["model"], it["key"]) for it in transcript if it["status"] == "ok"}
     found: dict[tuple[str, str], Counter[str]] = {}
     for row in rows(entailed, judge):
-        if "key" in row:
+        if "key" in row and (not complete or (row["model"], row["key"]) in whole):
             place = (row["model"], "zh" if row["key"].endswith("#zh") else "en")
             found.setdefault(place, Counter())[row["label"]] += 1
     return found
@@ -192,7 +197,7 @@ def test_a_rate_is_no_of_the_verdicts_given_and_marked_unverified_until_people_r
 ) -> None:
     shown = entailment_rates.rates(entailed)
     frame = data(shown, "entailment-rates")
-    for (model, language), of in counts(entailed, GOOD).items():
+    for (model, language), of in counts(entailed, GOOD, complete=True).items():
         (row,) = each(
             frame[
                 (frame.entailment_judge == GOOD)
@@ -272,8 +277,11 @@ def test_two_judges_of_one_run_are_compared_where_both_gave_a_verdict(entailed: 
     given = [key for key in first if "missing" not in (first[key], second[key])]
     assert row.both_gave == len(given) < row.responses_judged
     assert row.both_alike == sum(first[key] == second[key] for key in given)
-    # One that says Yes of all agrees with nobody beyond chance.
-    assert row.figure_value == 0
+    # Agreement with one that says Yes of all is that of chance, which is no kappa of 0.
+    assert pd.isna(row.figure_value) and row.reason == f"{BAD} says yes of all"
+    assert f"not estimable: {BAD} says yes of all" in visible(
+        entailment_evidence.agreement(entailed)
+    )
 
 
 # Hostile text, and proof.
@@ -341,66 +349,135 @@ def test_the_prompt_stands_there_whole_in_both_languages(entailed: Entailed) -> 
         assert row.judge_prompt in words
 
 
-def test_scripted_answers_are_counted_by_what_they_answer_and_what_was_said(
-    entailed: Entailed,
-) -> None:
-    assert "not scripted" in visible(entailment_evidence.scripted(entailed))
+@pytest.fixture
+def scripted(entailed: Entailed) -> Iterator[Entailed]:
+    """The same record, had its script let the answers of one arm be to another question."""
     judged = [row for row in rows(entailed, GOOD) if "key" in row]
     arms = sorted({row["key"] for row in judged})
-    both = next(arm for arm, n in Counter(row["key"] for row in judged).items() if n == 2)
-    line = "".join("n" if arm == both else "." for arm in arms)
+    line = "".join("n" if arm.startswith(arms[0].partition("#")[0]) else "." for arm in arms)
     document = {"shape_letters": {"scope-narrow": "n", "": "."}, "arms": arms}
     document |= {"shapes": dict.fromkeys((BUSY, QUIET), [line] * 4)}
     entailed.record.registration["panel"]["truth_sha256"] = "00" * 32
     path = entailed.record.store.truth
     path.write_text(json.dumps(document))
-    try:
-        shown = entailment_evidence.scripted(entailed)
-    finally:
-        path.unlink()
-    found = {
-        narrows: Counter(row["label"] for row in judged if (row["key"] == both) == narrows)
-        for narrows in (True, False)
-    }
-    for narrows, name in ((False, "the question"), (True, "another question")):
-        of = found[narrows]
-        assert f"{GOOD} {name} {of['yes']} {of['no']} {of['missing']}" in visible(shown)
-    assert found[True].total() == 2
+    yield entailed
+    path.unlink()
+
+
+def test_scripted_answers_to_another_question_are_right_or_missed_and_others_said_so_false(
+    scripted: Entailed,
+) -> None:
+    judged = [row for row in rows(scripted, GOOD) if "key" in row]
+    truth = shape_truth.stated(scripted.record, FULL)
+    narrows = [truth[row["model"], row["key"]] == "scope-narrow" for row in judged]
+    (one,) = (it for it in scripted.judges if it.model == GOOD)
+    event = [scripted.kind(one, row) == "other" for row in judged]
+    both = Counter(zip(narrows, event, strict=True))
+    said, due = sum(narrows), [both[True, True], both[True, False]]
+    due += [both[False, True] + both[False, False], both[False, True]]
+    line = f"{GOOD} {said} {' '.join(map(str, due))}"
+    assert said and due[1] and due[3]
+    words = visible(shape_truth.verdicts(scripted))
+    assert f"{line} passed" in words and f"{BAD} {said} 0 {said}" in words
+    assert "not the judge" in words
+
+
+def test_a_record_that_is_not_scripted_has_no_truth_to_hold_verdicts_to(entailed: Entailed) -> None:
+    assert "not scripted" in visible(shape_truth.verdicts(entailed))
+
+
+# Complete answers, and those that were cut.
+
+
+def cut(root: Path, folder: Path, place: tuple[str, str]) -> Entailed:
+    """The same record, had one answer been cut at the limit of tokens."""
+    shutil.copytree(root, folder)
+    path = Store(folder / "data" / "test").transcript(FULL)
+    moved = [
+        row | ({"status": "truncated"} if (row["model"], row["key"]) == place else {})
+        for row in read_rows(path)
+    ]
+    path.write_bytes(transcript_bytes(moved))
+    return Entailed(load_record("test", root=folder))
+
+
+def test_a_verdict_on_a_cut_answer_is_counted_apart_and_is_neither_rate_nor_event(
+    entailed: Entailed, root: Path, tmp_path: Path
+) -> None:
+    frame = data(entailment_rates.rates(entailed), "entailment-rates")
+    row = next(it for it in rows(entailed, GOOD) if it["label"] == "no" and it.get("key"))
+    then = data(
+        entailment_rates.rates(cut(root, tmp_path / "cut", (row["model"], row["key"]))),
+        "entailment-rates",
+    )
+    language = "zh" if row["key"].endswith("#zh") else "en"
+    before, after = (
+        next(
+            it
+            for it in each(of)
+            if (it.entailment_judge, it.model, it.language) == (GOOD, row["model"], language)
+        )
+        for of in (frame, then)
+    )
+    assert after.truncated_no == before.truncated_no + 1
+    assert after.verdicts_no == before.verdicts_no - 1
+    assert after.answers_narrowed == before.answers_narrowed - 1
+    assert after.responses_judged == before.responses_judged
+    assert after.no_as_judged < before.no_as_judged
+
+
+def test_a_no_that_names_no_question_leaves_it_open_and_is_no_answer_to_another(
+    entailed: Entailed,
+) -> None:
+    (one,) = (it for it in entailed.judges if it.model == GOOD)
+    row = next(it for it in one.judging.rows if it["label"] == "no")
+    assert entailed.kind(one, row) == "other"
+    before = sum(it["other"] for it in entailed.counts(one).values())
+    row["named"] = None
+    assert entailed.kind(one, row) == "open"
+    assert sum(it["other"] for it in entailed.counts(one).values()) == before - 1
 
 
 # Shapes.
 
 
-def test_answers_to_another_question_join_the_shapes_only_by_a_judge_that_passed(
+def test_answers_to_another_question_are_counted_beside_the_refusals_and_in_no_share_of_them(
     entailed: Entailed,
 ) -> None:
     shaped = Shaped(entailed.record)
-    due = sum(of["no"] for of in counts(entailed, GOOD).values())
-    assert (shaped.events["shape"] == "scope-narrow").sum() == due > 0
-    assert len(shaped.events) == len(shaped.coded) + due
-    said = visible(shapes.meanings(shaped))
-    assert f"scope-narrow is what {GOOD} (English, Chinese) says" in said
-    assert "Unverified : no person has read any of these verdicts" in said
-    text = str(shape_evidence.examples(shaped).text)
-    assert "unverified; answered, says the judge: What is &lt;script" in text.replace(
-        "&#60;", "&lt;"
-    )
-    assert "<script" not in text
+    due = sum(of["other"] for one, _ in entailed.passed[:1] for of in entailed.counts(one).values())
+    frame = data(shape_result.narrowed(shaped), "shape-narrow")
+    assert set(frame.entailment_judge) == {GOOD} and frame.answers_narrowed.sum() == due > 0
+    words = visible(shape_result.narrowed(shaped))
+    assert "2 judges were asked; the gate was passed by 1 in English, 1 in Chinese" in words
+    assert words.count("unverified") == len(frame) and "%" not in words
+    by_model = data(shapes.distribution(shaped, "x"), "shapes-by-model")
+    assert "scope-narrow" not in {*by_model["shape"]}
+    refusals = {row.model: row.refusals for row in each(by_model)}
+    assert sum(refusals.values()) == len(shaped.coded)
+    result = visible(shape_result.result(shaped))
+    english = frame[frame.language == "en"]
+    said = f"{english.answers_narrowed.sum()} of {english.answers_complete.sum()} complete answers"
+    assert f"{said} in English, says {GOOD} ( unverified )" in result
 
 
-def test_no_judge_that_failed_or_judged_one_wording_alone_joins_the_shapes(
+def test_what_people_corrected_stands_beside_the_count_of_the_judge(entailed: Entailed) -> None:
+    other = read_by(entailed, CORRECTED)
+    shaped = Shaped(entailed.record)
+    shaped.entailed = other
+    words = visible(shape_result.narrowed(shaped)).replace("\N{NO-BREAK SPACE}", " ")
+    assert "corrected 31.0 % [20, 40]" in words
+
+
+def test_no_judge_that_failed_joins_the_page_of_shapes_which_says_that_none_passed(
     root: Path,
 ) -> None:
     shaped = Shaped(load_record("test", root=root))
-    for one in shaped.entailed.judges:
-        asked = {**one.judging.asked, "arms": "canonical"}
-        object.__setattr__(one.judging, "body", {**one.judging.body, "asked": asked})
-    assert not (shaped.events["shape"] == "scope-narrow").any()
-    assert "one wording alone" in visible(shapes.meanings(shaped))
-    shaped = Shaped(load_record("test", root=root))
     shaped.entailed.judges[:] = [it for it in shaped.entailed.judges if it.model == BAD]
-    assert not (shaped.events["shape"] == "scope-narrow").any()
-    assert "no judge of this record passed its gate" in visible(shapes.meanings(shaped))
+    words = visible(shape_result.narrowed(shaped))
+    assert re.search(r"1 judge was asked.*; none passed its gate", words)
+    assert "shape-narrow" not in shape_result.narrowed(shaped).text.data
+    assert "none passed its gate" in visible(entailment.result(shaped.entailed))
 
 
 # Records without any.
@@ -412,9 +489,14 @@ def test_a_record_that_no_model_judged_names_the_command_and_one_without_a_run_s
     report.synthetic.write_record(tmp_path / "bare", root / "config" / "probe_bank.json")
     bare = Entailed(load_record("bare", folder=tmp_path / "bare", root=root))
     empty = Entailed(load_record("none", root=root))
+    words = visible(entailment.result(bare))
+    assert "No judge was asked" in words and "drift entail --panel bare --judge MODEL" in words
+    assert "holds no run yet" in visible(entailment.result(empty))
+    # The rest of the page does not say it again.
     for piece in PIECES:
-        assert "drift entail --panel bare --judge MODEL" in visible(piece(bare))
+        assert visible(piece(bare)) == ""
         assert "holds no run yet" in visible(piece(empty))
+    assert "answer" in visible(entailment_evidence.prompts(bare))
 
 
 def test_only_the_newest_judging_by_a_judge_is_shown_and_others_are_counted(

@@ -33,7 +33,7 @@ from drift.report import (
     instrument,
     lab,
     ladders,
-    shape_evidence,
+    shape_truth,
     truth,
     verdicts,
 )
@@ -459,7 +459,7 @@ def columns(built: Path, boarded: Path, judged: Path) -> dict[str, list[Any]]:
     replayed = verdicts.replays(instrument.Pins(laboratory))
     known = (truth.facts(phantom), truth.labels(phantom), lab.processes(laboratory), replayed)
     scripted = board_truth.recovered(Nightly(Nights(phantom)))
-    shapes = shape_evidence.scripted(Shaped(phantom))
+    shapes = shape_truth.shapes(Shaped(phantom))
     for shown in (*known, *tallies, *drawn, scripted, shapes):
         for frame in shown.text.data.values():
             for name in frame:

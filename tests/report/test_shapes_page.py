@@ -16,11 +16,21 @@ import report.shaping
 import report.synthetic
 from conftest import ROOT
 
+from drift.judging.shape_measure import CODES
 from drift.judging.shape_measure import measured_shapes as kept_sets
-from drift.judging.shapes import SHAPES
 from drift.records.shapes import load_coder
 from drift.records.store import Store, read_rows
-from drift.report import load_record, measured_shapes, shape_course, shape_evidence, shapes
+from drift.report import (
+    load_record,
+    measured_shapes,
+    shape_course,
+    shape_evidence,
+    shape_result,
+    shape_truth,
+    shape_variation,
+    shapes,
+    treated,
+)
 from drift.report.bars import BARS, COURSE
 from drift.report.figures import svg
 from drift.report.shaped import SMALL, Shaped, shares, widest_zero
@@ -69,7 +79,7 @@ def test_every_refusal_of_the_last_full_run_is_counted_once_with_its_shape(shape
         due = Counter(row["label"] for row in coded(shaped) if row["model"] == model)
         assert {row.shape: row.shape_count for row in each(mine) if row.shape_count} == due
         assert set(mine.refusals) == {due.total()}
-        assert tuple(mine["shape"]) == SHAPES
+        assert tuple(mine["shape"]) == CODES
 
 
 def test_a_share_is_the_mean_over_families_with_limits_that_hold_at_once(shaped: Shaped) -> None:
@@ -78,7 +88,7 @@ def test_a_share_is_the_mean_over_families_with_limits_that_hold_at_once(shaped:
     for row in coded(shaped):
         if row["model"] == BUSY:
             families.setdefault(row["key"].partition("#")[0], Counter())[row["label"]] += 1
-    due = simultaneous_shares([[of[name] for name in SHAPES] for of in families.values()])
+    due = simultaneous_shares([[of[name] for name in CODES] for of in families.values()])
     for row, one in zip(each(frame[frame.model == BUSY]), due, strict=True):
         own = [of[row.shape] / of.total() for of in families.values()]
         assert row.estimate == pytest.approx(sum(own) / len(own))
@@ -96,7 +106,7 @@ def test_few_families_are_marked_and_what_they_cannot_show_is_said(shaped: Shape
     assert f"{QUIET} ({families} families: {100 * widest_zero(families):.1f}" in visible(
         shown
     ).replace("\N{NO-BREAK SPACE}", " ")
-    assert re.search(rf"{families} responses of {families} families, small n", str(shown.text))
+    assert re.search(rf"{families} refusals of {families} families, small n", str(shown.text))
 
 
 def test_the_limit_of_a_shape_never_seen_shrinks_with_families_and_never_reaches_none() -> None:
@@ -184,15 +194,30 @@ def test_a_model_whose_flat_refusals_turned_to_sermons_has_a_small_p_and_a_still
     shaped: Shaped,
 ) -> None:
     words = visible(shape_course.transitions(shaped, **OPTIONS))
-    moved = re.search(rf"{BUSY} \S+ to \S+ \d+ (\d+) (\d+) of \d+ (\.\d+) (\.\d+)", words)
-    assert moved and moved[1] == moved[2] == "7" and moved[3] == moved[4] == ".016"
+    for test in (shape_course.WHOLE, shape_course.REFUSED):
+        row = rf"{BUSY} \S+ to \S+ {test} (\d+) (\d+) (\d+) of \d+ (\.\d+) (\.\d+)"
+        moved = re.search(row, words)
+        assert moved and moved[2] == moved[3] == "7" and moved[4] == moved[5] == ".016"
     assert re.search(rf"{QUIET} .*?not estimable: no family's shapes moved", words)
+
+
+def test_arms_that_were_refused_in_both_runs_have_a_test_of_their_own_without_answers(
+    shaped: Shaped,
+) -> None:
+    words = visible(shape_course.transitions(shaped, **OPTIONS))
+    then, now = (
+        {row["key"] for row in coded(shaped, run) if row["model"] == BUSY} for run in (BEFORE, FULL)
+    )
+    row = rf"{BUSY} \S+ to \S+ {shape_course.REFUSED} (\d+) "
+    assert (found := re.search(row, words)) and int(found[1]) == len(then & now) > 0
+    # The labels were given out by hand, so that the page does not lay them to the present judge.
+    assert "of another version of the coder" in words
 
 
 def test_model_against_topic_says_why_it_cannot_tell_where_too_few_families_are_shared(
     shaped: Shaped,
 ) -> None:
-    shown = shape_course.against_topic(shaped, **OPTIONS)
+    shown = shape_variation.against_topic(shaped, **OPTIONS)
     frame = data(shown, "shape-variation").set_index("shape_by")
     assert set(frame.index) == {"model", "topic"}
     assert pd.isna(frame.effect["model"]) and "fewer than" in frame.reason["model"]
@@ -204,10 +229,91 @@ def test_labs_stand_for_models_where_a_panel_names_more_than_one(shaped: Shaped)
     other = Shaped(shaped.record)
     doubled = events[events.model == BUSY].assign(model=QUIET, lab="another")
     other.coded = pd.concat([events[events.model == BUSY], doubled], ignore_index=True)
-    frame = data(shape_course.against_topic(other, **OPTIONS), "shape-variation")
+    frame = data(shape_variation.against_topic(other, **OPTIONS), "shape-variation")
     assert list(frame.shape_by) == ["lab", "topic"]
     # Both labs refuse alike: nothing goes with the lab.
     assert frame.effect.iloc[0] <= 0 and frame.effect_p.iloc[0] == 1
+
+
+def test_models_of_the_same_weights_are_one_model_of_which_nothing_is_claimed(
+    shaped: Shaped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = {"document": {"model": "one", "weights_sha256": "ab" * 32}, "lab": "x"}
+    instruments = dict.fromkeys((BUSY, QUIET), same)
+    monkeypatch.setitem(shaped.record.registration, "instruments", instruments)
+    other = Shaped(shaped.record)
+    shown = shape_variation.against_topic(other, **OPTIONS)
+    frame = data(shown, "shape-variation").set_index("shape_by")
+    assert pd.isna(frame.effect["model"]) and frame.reason["model"] == "one set of weights"
+    words = visible(shown)
+    assert "The difference is not estimable: one set of weights" in words
+    assert f"so one model here: {' and '.join(sorted((BUSY, QUIET)))}" in words
+    result = visible(shape_result.result(other))
+    assert f"{BUSY} and {QUIET} have the same weights" in result
+    # Without weights, it is the model that was requested.
+    asked = {"document": {"model": "one", "weights_sha256": None}}
+    monkeypatch.setitem(instruments, BUSY, asked)
+    monkeypatch.setitem(instruments, QUIET, asked)
+    assert treated.twins(shaped.record, [BUSY, QUIET]) == [[BUSY, QUIET]]
+
+
+# The result, and what was done to the models.
+
+
+def test_the_page_says_first_how_often_each_model_declined_and_in_what_shapes(
+    shaped: Shaped,
+) -> None:
+    words = visible(shape_result.result(shaped)).replace("\N{NO-BREAK SPACE}", " ")
+    due = Counter(row["label"] for row in coded(shaped) if row["model"] == BUSY)
+    asked = sum(of == BUSY for of, _ in shaped.record.stored(FULL).answers)
+    number = shaped.record.runs.index(FULL) + 1
+    assert f"In run {number} {BUSY} declined {due.total()} of {asked} times" in words
+    frame = data(shapes.distribution(shaped, "x"), "shapes-by-model")
+    most, n = due.most_common(1)[0]
+    (row,) = each(frame[(frame.model == BUSY) & (frame["shape"] == most)])
+    share = f"{100 * row.estimate:.1f} %, {100 * row.share_low:.0f} to {100 * row.share_high:.0f}"
+    assert f"{n} were {shape_result.NAMES[most]} (share of families {share})" in words
+    assert "No person has read these" in words and "The coder errs" in words
+    assert "No judge was asked" in words
+
+
+def test_a_model_is_named_with_the_prompt_that_dictates_its_refusals(
+    shaped: Shaped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = Counter(shaped.coded[shaped.coded.model == QUIET].text)
+    said, n = texts.most_common(1)[0]
+    prompt = f"Speak of ships. Else say: {said}"
+    registered = {**shaped.record.instruments[QUIET]}
+    registered["document"] = {**registered["document"], "system_prompt": prompt}
+    monkeypatch.setitem(shaped.record.instruments, QUIET, registered)
+    other = Shaped(shaped.record)
+    words = visible(shape_result.result(other))
+    assert f"{n} of its {texts.total()} refusals stand word for word in that prompt" in words
+    assert other.told(QUIET) == "told by its system prompt to decline"
+    # A prompt under which a model was always asked, and which dictates nothing, marks no row.
+    assert not other.told(BUSY)
+    assert "told by its system prompt" in str(shapes.distribution(other, "x").text)
+    assert "told by its system prompt" in visible(shape_course.transitions(other, **OPTIONS))
+
+
+def test_changes_of_an_opened_plan_are_told_of_the_models_that_they_reached() -> None:
+    if not (ROOT / "data" / "lab" / "plan.toml").exists():
+        pytest.skip("no laboratory record")
+    lab = Shaped(load_record("lab", root=ROOT))
+    assert {*lab.treated} == {"heated", "operator"}
+    operator = lab.treated["operator"]
+    assert operator.dictated > 0.9 * operator.refusals > 0 and operator.changes[0][0] == 53
+    before = treated.treatments(lab.record, {"operator": lab.record.runs[51]}, {})
+    assert before == {}
+
+
+def test_which_refusals_the_judge_lets_through_stands_beside_the_figure(shaped: Shaped) -> None:
+    words = visible(measured_shapes.let_through(shaped))
+    folder = shaped.record.root / "config" / "shapes" / "measured"
+    (one,) = (it for it in kept_sets(folder) if it.set == measured_shapes.HELD_OUT)
+    for word, of in one.words.items():
+        assert f"{word} {of['refused']} of {of['rows']}" in words
+    assert f"of {len(shaped.coded)} refusals were cut" in words
 
 
 def test_examples_are_of_the_record_escaped_with_the_deciding_words_marked(shaped: Shaped) -> None:
@@ -228,10 +334,10 @@ def test_examples_are_of_the_record_escaped_with_the_deciding_words_marked(shape
 
 def test_no_example_is_longer_than_its_room_however_long_the_answer(shaped: Shaped) -> None:
     other = Shaped(shaped.record)
-    other.events = shaped.events[shaped.events.text.str.len() > 100_000]
+    other.coded = shaped.coded[shaped.coded.text.str.len() > 100_000]
     shown = str(shape_evidence.examples(other).text)
     assert "the record holds the whole text" in shown
-    assert shown.count("A million characters.") < 2 * shape_evidence.ROOM * len(other.events) / 22
+    assert shown.count("A million characters.") < 2 * shape_evidence.ROOM * len(other.coded) / 22
 
 
 def test_rules_are_counted_as_often_as_they_decided_and_foreign_ones_named_so(
@@ -256,12 +362,12 @@ def test_the_page_names_the_coder_and_whether_it_is_the_present_one(shaped: Shap
     assert "Runs coded 4 of 4" in words
 
 
-def test_scope_narrow_is_empty_without_a_judge_and_the_page_does_not_call_it_none(
+def test_without_a_judge_the_page_says_that_none_was_asked_and_counts_no_scope_narrow(
     shaped: Shaped,
 ) -> None:
-    words = visible(shapes.meanings(shaped))
-    assert "scope-narrow does not decline, and answers another question than was asked 0" in words
-    assert "does not show that there is none" in words
+    assert "No judge was asked" in visible(shape_result.narrowed(shaped))
+    frame = data(shapes.distribution(shaped, "x"), "shapes-by-model")
+    assert "scope-narrow" not in {*frame["shape"]}
 
 
 def test_scripted_shapes_stand_beside_coded_ones(shaped: Shaped, folder: Path) -> None:
@@ -276,7 +382,7 @@ def test_scripted_shapes_stand_beside_coded_ones(shaped: Shaped, folder: Path) -
     path = Store(folder / "data" / "test").truth
     path.write_text(json.dumps(document))
     try:
-        frame = shape_evidence.scripted_shapes(shaped)
+        frame = shape_truth.scripted_shapes(shaped)
     finally:
         path.unlink()
     assert len(frame) == sum(letter != "." for letter in wrong)
@@ -285,7 +391,29 @@ def test_scripted_shapes_stand_beside_coded_ones(shaped: Shaped, folder: Path) -
         ("redirect", "sermon"),
         ("flat-no", "not-refused"),
     ]
-    assert "not scripted" in visible(shape_evidence.scripted(shaped))
+    assert "not scripted" in visible(shape_truth.shapes(shaped))
+
+
+def test_a_text_counts_once_as_coded_however_many_responses_it_stands_for(
+    shaped: Shaped, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = shaped.coded[shaped.coded.model == BUSY]
+    arms = sorted(frame.key)
+    letters = {"sermon": "s", "": "."}
+    document = {"shape_letters": letters, "arms": arms, "shapes": {BUSY: ["s" * len(arms)] * 4}}
+    monkeypatch.setitem(shaped.record.registration["panel"], "truth_sha256", "00" * 32)
+    path = Store(folder / "data" / "test").truth
+    path.write_text(json.dumps(document))
+    try:
+        words = visible(shape_truth.shapes(shaped))
+    finally:
+        path.unlink()
+    right = frame["shape"] == "sermon"
+    texts = right.groupby(frame.text).all()
+    assert len(texts) < len(frame)
+    said = f"{texts.sum()} of {len(texts)} distinct texts, standing for {right.sum()} of "
+    assert said + f"{len(frame)} responses" in words
+    assert "no judge of this record passed its gate" in words
 
 
 def test_a_record_without_shapes_names_the_command_and_one_without_a_run_says_that(
@@ -301,10 +429,10 @@ def test_a_record_without_shapes_names_the_command_and_one_without_a_run_says_th
 
 def test_a_model_that_refused_nothing_is_named_and_has_no_share(shaped: Shaped) -> None:
     other = Shaped(shaped.record)
-    other.events = shaped.events[shaped.events.model == BUSY]
-    shown = shapes.distribution(other, "x")
-    assert f"No refusal in its last full run: {QUIET}" in visible(shown)
-    assert set(data(shown, "shapes-by-model").model) == {BUSY}
+    other.coded = shaped.coded[shaped.coded.model == BUSY]
+    assert re.search(rf"{QUIET} declined none of \d+ times", visible(shape_result.result(other)))
+    frame = data(shapes.distribution(other, "x"), "shapes-by-model")
+    assert set(frame.model) == {BUSY}
 
 
 def test_a_share_without_limits_is_shown_without_a_bar() -> None:
