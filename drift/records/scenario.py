@@ -93,7 +93,7 @@ BY_LENGTH: Final = Scenario(
     name="by-length",
     file="synthetic-by-length",
     heading="retries follow the length",
-    note=f"Retries follow the length, and the shape moves nothing: {0.25:.0%} ask again after "
+    note=f"Retries follow the length, and the shape moves nothing: 25 % ask again after "
     f"{AT} characters, and the odds grow in proportion to the length.",
     seed=20261202,
     shares=dict.fromkeys(REFUSALS, 0.25),

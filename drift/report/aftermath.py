@@ -161,18 +161,17 @@ def differences_table(of: Found) -> Markup:
         if shape != BASE:
             row = {
                 "Shape": shape,
-                "Traces": one.refusals,
                 "Difference, points": _points(one.unadjusted),
                 **({"Its truth": _truth(told.difference(shape))} if told else {}),
                 "At the same length": _points(one.adjusted),
-                **({"Truth at the same length": _truth(told.adjusted(shape))} if told else {}),
-                "Lengths both have": "" if one.support is None else f"{100 * one.support:.0f} %",
+                **({"Truth, same length": _truth(told.adjusted(shape))} if told else {}),
+                "Lengths shared": "" if one.support is None else f"{100 * one.support:.0f} %",
             }
             rows.append(row)
     text = html(
         "<p><b>{}</b>. Asked again after a shape, less asked again after a {} ({} of them). In "
-        "brackets: 95 % intervals, each for itself. Below {:.0f} % of lengths that both have, "
-        "nothing is compared.</p>",
+        "brackets: 95 % intervals, each for itself. Below {:.0f} % of lengths shared, nothing "
+        "is compared.</p>",
         *(of.heading, BASE, of.shapes[BASE].refusals if BASE in of.shapes else 0),
         100 * LEAST_SUPPORT,
     )

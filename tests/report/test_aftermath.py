@@ -104,13 +104,19 @@ def test_differences_stand_beside_their_truth_and_say_where_there_is_none() -> N
 
 def test_where_retries_follow_the_length_both_differences_stand_beside_truths_that_part() -> None:
     shown = aftermath.differences_table(of_scenario(BY_LENGTH))
-    assert "Its truth" in shown.text and "Truth at the same length" in shown.text
+    assert "Its truth" in shown.text and "Truth, same length" in shown.text
     _, frame = data(shown)
     rows = frame.set_index("trace_shape")
     assert set(rows.again_adjusted_stated) == {0}
     sermon = rows.loc["sermon"]
     assert sermon.again_difference_low > 0 > sermon.again_adjusted_low
     assert sermon.again_difference_stated == pytest.approx(0.156, abs=0.001)
+    # The page says which interval misses its truth.
+    missed = rows.index[
+        (rows.again_difference_stated < rows.again_difference_low)
+        | (rows.again_difference_stated > rows.again_difference_high)
+    ]
+    assert [*missed] == ["scope-narrow"] and rows.traces["scope-narrow"] == 16
     drawn = data(aftermath.retries_plot(of_scenario(BY_LENGTH), ""))[1].set_index("trace_shape")
     assert drawn.again_stated["sermon"] == pytest.approx(0.431, abs=0.001)
 
