@@ -55,12 +55,15 @@ def describe_bars(frame: pd.DataFrame) -> str:
         texts = (
             f"{row.series} not estimable"
             if pd.isna(row.estimate)
-            else f"{row.series} {100 * row.estimate:.0f} % ({100 * row.low:.0f} to "
-            f"{100 * row.high:.0f}; {row.text})"
+            else f"{row.series} {100 * row.estimate:.0f} % ({_limits(row)}; {row.text})"
             for row in each(rows)
         )
         said.append(f"{group}, {rows.note.iloc[0]}: {', '.join(texts)}")
     return "; ".join(said)
+
+
+def _limits(row: Any) -> str:
+    return "no limits" if pd.isna(row.low) else f"{100 * row.low:.0f} to {100 * row.high:.0f}"
 
 
 BARS = Picture(

@@ -20,6 +20,8 @@ from drift.stats.agreement import Estimate, kappas, percentiles, resampled, too_
 
 #: Examples of No by model, and characters shown of each text.
 EXAMPLES, ROOM = 2, 1200
+#: Models of one judge from which on they are folded into one.
+FOLDED = 4
 WORDS = ("yes", "no")
 
 
@@ -68,6 +70,7 @@ def examples(entailed: Entailed) -> Markup:
     """Return texts of which a judge said No, with the question that it says was answered."""
     parts: list[Markup] = []
     for one in entailed.judges:
+        mine: list[Markup] = []
         models = dict.fromkeys(row["model"] for row in one.judging.rows)
         for model in models:
             found = [row for row in one.judging.rows if row["model"] == model]
@@ -79,7 +82,11 @@ def examples(entailed: Entailed) -> Markup:
             if rows:
                 fold = "<details><summary>{} on {}: {} shown</summary>{}</details>"
                 texts = joined(_example(entailed, one, row) for row in rows)
-                parts.append(html(fold, one.model, model, len(rows), texts))
+                mine.append(html(fold, one.model, model, len(rows), texts))
+        if len(mine) > FOLDED:
+            fold = "<details><summary><b>{}</b> on {} models</summary>{}</details>"
+            mine = [html(fold, one.model, len(mine), joined(mine))]
+        parts += mine
     return joined(parts or [Markup("<p>No judge said No of an answer here.</p>")])
 
 

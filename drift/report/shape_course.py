@@ -89,10 +89,12 @@ class _Answered:
         self.judge = load_judge(root / "config" / "judge")
         present = load_coder(root, self.judge)
         self.same = shaped.newest["judge"]["rules"] == present.rules_hash
+        self.asked: set[str] = set()
 
     def arms(self, reading: Mapping[str, Any], model: str) -> set[str]:
         """Return the arms of a run that a model answered."""
         stored = self.record.stored(reading["run"])
+        self.asked.add(reading["judge"]["rules"][:16])
         mine = [row for (of, _), row in stored.answers.items() if of == model]
         if self.same and stored.prompts and reading["judge"]["rules"] != self.judge.rules_hash:
             mine = label_rows(self.judge, mine, stored.prompts)
@@ -103,10 +105,11 @@ class _Answered:
         if self.same:
             text = "Answered, and refused, is what {} says (rules {:.16}), in both runs."
             return html(text, self.judge.id, self.judge.rules_hash)
-        return Markup(
+        text = (
             "The shapes are of another version of the coder, so that <i>answered</i> is what the "
-            "record's own judge said of each run."
         )
+        text += "record's own judge said of each run (rules {})."
+        return html(text, " and ".join(sorted(self.asked)))
 
 
 def _pairs(shaped: Shaped) -> dict[str, tuple[Mapping[str, Any], ...]]:

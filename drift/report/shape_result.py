@@ -15,7 +15,7 @@ from drift.report.markup import Markup, html, joined, percent, with_data
 from drift.report.measured_shapes import held_out
 from drift.report.shaped import SMALL, Shaped, of_shapes, shares
 from drift.report.tables import each
-from drift.report.treated import said
+from drift.report.treated import done, together
 
 #: Models that are told one by one before the rest is folded.
 SHOWN = 4
@@ -42,8 +42,8 @@ def result(shaped: Shaped) -> Markup:
         fold = "<details><summary>{} further models</summary><ul>{}</ul></details>"
         parts.append(html(fold, len(rest), joined(rest)))
     silent = [_silent(shaped, key) for key in shaped.full if key not in refusing]
-    parts += [html("<p>{}.</p>", joined(silent, "; ")) if silent else ""]
-    parts += [said(shaped.record, shaped.treated, shaped.full)]
+    parts += [html("<p>{}</p>", joined(silent, " ")) if silent else ""]
+    parts += [together(shaped.record, shaped.full)]
     parts += [html("<p>{}</p>", joined([*_checked(shaped), *_narrowed(shaped)], " "))]
     return joined(parts)
 
@@ -57,9 +57,13 @@ def _refused(shaped: Shaped, model: str) -> Markup:
     few = ", small n" if families < SMALL else ""
     verb = "were" if found[0].shape_count > 1 else "was"
     shapes = joined((_counted(row, verb if n == 0 else "") for n, row in enumerate(found)), ", ")
-    lead = "In run {} <b>{}</b> declined <b>{} of {}</b> times, in {} families{}: {}."
+    lead = "In run {} <b>{}</b> declined <b>{} of {}</b> times, in {} families{}: {}.{}"
     number, times = _place(shaped, model)
-    return html(lead, number, model, len(of), times, families, few, shapes)
+    return html(lead, number, model, len(of), times, families, few, shapes, _done(shaped, model))
+
+
+def _done(shaped: Shaped, model: str) -> Markup:
+    return done(shaped.treated[model]) if model in shaped.treated else Markup("")
 
 
 def _counted(row: Any, verb: str) -> Markup:
@@ -74,7 +78,8 @@ def _counted(row: Any, verb: str) -> Markup:
 
 def _silent(shaped: Shaped, model: str) -> Markup:
     number, times = _place(shaped, model)
-    return html("In run {} <b>{}</b> declined none of {} times", number, model, times)
+    said = "In run {} <b>{}</b> declined none of {} times.{}"
+    return html(said, number, model, times, _done(shaped, model))
 
 
 def _place(shaped: Shaped, model: str) -> tuple[int, int]:

@@ -85,7 +85,7 @@ class Shaped:
 
     def name(self, model: str) -> Markup:
         """Return a model's key, with what was done to it beside."""
-        mark = html(' <small class="drift-control">{}</small>', self.told(model))
+        mark = html('<br><span class="drift-small">{}</span>', self.told(model))
         return html("{}{}", model, mark if self.told(model) else "")
 
     def _event(self, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -163,9 +163,18 @@ def _grouped(shaped: Shaped, name: str, by: str, events: pd.DataFrame) -> Markup
     whole = shares(events, [by]).assign(model="all")
     each_model = shares(events, ["model", by])
     fold = "{}<details><summary>Each model by itself</summary>{}</details>"
-    text = html(fold, _cells(shaped, whole, [by]), _cells(shaped, each_model, ["model", by]))
+    parts = joined([_cells(shaped, whole, [by]), _dictated(shaped, events)])
+    text = html(fold, parts, _cells(shaped, each_model, ["model", by]))
     columns = ["model", by, *[it for it in whole.columns if it not in ("model", by)]]
     return with_data(text, name, pd.concat([whole, each_model], ignore_index=True)[columns])
+
+
+def _dictated(shaped: Shaped, events: pd.DataFrame) -> Markup:
+    """Say how many of the refusals are of models that a system prompt tells to decline."""
+    models = [key for key, of in shaped.treated.items() if of.dictated]
+    n = int(events.model.isin(models).sum())
+    said = "<p>{} of these {} refusals are of {}, told by a system prompt to decline.</p>"
+    return html(said, n, len(events), " and ".join(models)) if n else Markup("")
 
 
 HEADS = {"model": "Model", "topic": "Topic", "language": "Language", "variant": "Wording"}

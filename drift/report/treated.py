@@ -79,19 +79,16 @@ def twins(record: Record, models: Iterable[str]) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def said(record: Record, treated: Mapping[str, Treatment], models: Iterable[str]) -> Markup:
-    """Say what was done to models, which refusals a prompt dictates, and who share weights."""
-    if record.panel.get("plan_sha256") and (unread := closed(record)):
-        return unread
-    parts = [*map(_done, treated, treated.values())]
-    for group in twins(record, models):
-        same = "<b>{}</b> have the same weights: settings of one model, not {} models."
-        parts.append(html(same, " and ".join(group), len(group)))
-    lines = joined(html("<li>{}</li>", part) for part in parts)
-    return html("<ul>{}</ul>", lines) if parts else Markup("")
+def together(record: Record, models: Iterable[str]) -> Markup:
+    """Say which models are one, and that what was done to them is not known, if it is not."""
+    unread = closed(record) if record.panel.get("plan_sha256") else ""
+    same = "<p><b>{}</b> have the same weights: settings of one model, not {} models.</p>"
+    groups = twins(record, models)
+    return joined([unread, *(html(same, " and ".join(of), len(of)) for of in groups)])
 
 
-def _done(model: str, of: Treatment) -> Markup:
+def done(of: Treatment) -> Markup:
+    """Say what was done to a model, and which of its refusals a prompt dictates."""
     changed = "; ".join(f"from run {run} on {what}" for run, what in of.changes)
     prompt = html(" Its system prompt: “{}”", of.prompt) if of.prompt else ""
     dictated = ""
@@ -101,5 +98,5 @@ def _done(model: str, of: Treatment) -> Markup:
             "of whoever wrote it, and says nothing of the model.",
             *(of.dictated, of.refusals),
         )
-    lead = f"{changed}." if changed else "asked under a system prompt."
-    return html("<b>{}</b>: {}{}{}", model, lead, prompt, dictated)
+    lead = f" Done to it: {changed}." if changed else ""
+    return html("{}{}{}", lead, prompt, dictated)

@@ -111,7 +111,9 @@ def write_judging(
     asked |= {"answered_by": report.synthetic.JUDGE["rules"], "arms": "all"}
     judge = {"id": judge_id(spec.key), "rules": rules_hash(asked)}
     judge |= {"fingerprint": fingerprint_of(made)}
-    seal_labels(store, ledger, judge, run, made, at=SEALED, more={"asked": asked})
+    usage = {"prompt_tokens": 9, "completion_tokens": 1, "cost_usd": None}
+    more = {"asked": asked, "usage": usage}
+    seal_labels(store, ledger, judge, run, made, at=SEALED, more=more)
 
 
 def shaped(root: Path, *, judged: bool = True) -> Path:

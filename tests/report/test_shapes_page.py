@@ -211,7 +211,7 @@ def test_arms_that_were_refused_in_both_runs_have_a_test_of_their_own_without_an
     row = rf"{BUSY} \S+ to \S+ {shape_course.REFUSED} (\d+) "
     assert (found := re.search(row, words)) and int(found[1]) == len(then & now) > 0
     # The labels were given out by hand, so that the page does not lay them to the present judge.
-    assert "of another version of the coder" in words
+    assert "of another version of the coder" in words and "the record's own judge said" in words
 
 
 def test_model_against_topic_says_why_it_cannot_tell_where_too_few_families_are_shared(
@@ -450,6 +450,8 @@ def test_pictures_hold_their_numbers_as_text_and_in_words() -> None:
     picture = svg(BARS, frame, label="f")
     assert "not estimable" in picture and "sermon 50 % (10 to 90; 1 of 3)" in picture
     assert "<b>" not in picture
+    few = frame.assign(estimate=0.5, low=float("nan"), high=float("nan"))
+    assert "sermon 50 % (no limits; 1 of 3)" in svg(BARS, few, label="f")
     runs = pd.DataFrame(
         {"group": "m", "series": ["sermon", "mixed"], "column": "7", "place": 0, "count_": [2, 0],
          "share": [1.0, 0.0], "cases": 2}
