@@ -31,7 +31,7 @@ from drift.probing.phantom_judge import (
 from drift.probing.response import Ask, Response
 from drift.records.asking import Progress, afford, announcement, ask, open_cost
 from drift.records.entailment import (
-    Arms,
+    REPEATED,
     Check,
     Unit,
     answered_rows,
@@ -42,6 +42,7 @@ from drift.records.entailment import (
     sealed_texts,
     units,
 )
+from drift.records.judging import Arms
 from drift.records.ledger import complete_end
 from drift.records.registration import registered_bank
 from drift.records.sealing import OpenRun, seal_labels
@@ -240,6 +241,10 @@ class _Judging:
             step = "run the same command: it asks once more for those that failed, and seals"
             outcome.problem(PausedError(said, next_step=step))
             return
+        if self._judged_before():
+            outcome.notes.append(
+                f"{name} judged {current.run} before by the same rules: {REPEATED}"
+            )
         self._seal(current, rows)
         outcome.sealed = True
         if partial:
@@ -341,6 +346,12 @@ class _Judging:
         sealed = judgings(self.record.ledger.forwards())
         same = (it for it in sealed if it["run"] == self.run["run"] and it["judge"] == judge)
         return judge["fingerprint"] if next(same, None) else None
+
+    def _judged_before(self) -> bool:
+        """Tell whether a judging of this run by this judge is sealed."""
+        mine = self.identity.items()
+        sealed = judgings(self.record.ledger.forwards())
+        return any(it["run"] == self.run["run"] and mine <= it["judge"].items() for it in sealed)
 
     def _spent(self, current: OpenRun) -> Decimal:
         """Return what was paid for the record today, in USD; this judging included."""

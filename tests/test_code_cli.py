@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Ticking
 from making import make_runs
-from words import make_read, seal_verdicts
+from words import asked_of, make_read, seal_verdicts
 
 from drift import cli
+from drift.judging.entailment import rules_hash
 from drift.records.draw import key_bytes, read_key
 from drift.records.sheet import guarded
 
@@ -119,7 +120,8 @@ def test_the_commands_of_the_manual_run_in_their_order(
     shapes, verdicts = said[8:11], said[11:]
     assert "read for shape, against shapes, rules" in shapes[0]
     assert "redirect and scope-narrow: redirect / scope-narrow 0, " in shapes[1]
-    assert "read for entailment, against entailment-steady, rules eeeeeeeeeeee" in verdicts[0]
+    rules = rules_hash(asked_of("steady"))[:12]
+    assert f"read for entailment, against entailment-steady, rules {rules}" in verdicts[0]
     assert (
         "of the judge's no: precision" in verdicts[1]
         and "rates of No over all answers" in verdicts[1]

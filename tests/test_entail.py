@@ -22,19 +22,25 @@ from drift.cli import app
 from drift.config import canonical_json, sha256_hex, timestamp
 from drift.entail import entail
 from drift.errors import ConfigurationError, IntegrityError
-from drift.judging.entailment import fingerprint, prompt
+from drift.judging import load_judge
+from drift.judging.entailment import CODE_VERSION, fingerprint, prompt, rules_hash
 from drift.records.entailment import (
     Check,
     Judging,
+    Standing,
+    counted,
     gates,
+    judged_usd,
     judgings,
     missing_reasons,
     read_judging,
+    standings,
     tallies,
 )
 from drift.records.ledger import Ledger
+from drift.records.reproduce import reproduce_record
 from drift.records.sealing import OpenRun
-from drift.records.store import Store, judge_folder, read_rows
+from drift.records.store import Store, dump_line, judge_folder, read_rows
 from drift.records.verify import verify_record
 from drift.refresh import Outcome
 
@@ -572,7 +578,165 @@ def test_a_line_that_does_not_say_how_the_judge_was_asked_is_found(
     stage = Stage(project, Ticking(datetime(2026, 3, 2, tzinfo=UTC)), Loopback(answering))
     body = {name: value for name, value in stage_body(stage).items() if name != left_out}
     reseal(stage.folder, stage_body(stage)["seq"], body)
-    assert len(stage.verified()) == (left_out == "asked")
+    (found,) = stage.verified()
+    assert f"{left_out}: Field required" in found
+    with pytest.raises(IntegrityError, match=f"line {body['seq'] + 1}, {left_out}"):
+        judgings(Ledger(stage.folder).forwards())
+    with pytest.raises(IntegrityError):
+        judged_usd(Ledger(stage.folder).backwards(), "2000-01-01")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"instrument": []}, {"instrument": {"model": "m"}}, {"arms": ["<b>"]}, {"arms": "some"},
+        {"code": 1}, {"anchors": "all"}, {"wording": {"version": "1"}}, {"model": None},
+    ],
+)  # fmt: skip
+def test_a_line_that_says_so_in_another_form_is_found(
+    project: Path, judged: Path, change: dict[str, Any]
+) -> None:
+    stage = borrowed(project, judged)
+    seal_again(stage, [], change)
+    (found,) = stage.verified()
+    assert "does not fit" in found
+    with pytest.raises(IntegrityError, match="a judging is not of its form"):
+        judgings(Ledger(stage.folder).forwards())
+
+
+def borrowed(project: Path, judged: Path) -> Stage:
+    """Return a copy of the record that was judged, whose server is gone."""
+    shutil.copytree(judged, project / "data" / "test")
+    return Stage(project, Ticking(datetime(2026, 3, 2, tzinfo=UTC)), Loopback(answering))
+
+
+def seal_again(stage: Stage, rows: list[dict[str, Any]], asked: dict[str, Any]) -> None:
+    """Put a judging of these rows, asked so, in the place of the last, sealed without a flaw."""
+    body = dict(stage.last.body)
+    folder = Store(stage.folder).labels(judge_folder(body["judge"]), body["run"]).parent
+    shutil.rmtree(folder)
+    asked = body["asked"] | asked
+    said = fingerprint((row["anchor"], row["label"]) for row in rows if "anchor" in row)
+    judge = body["judge"] | {"rules": rules_hash(asked), "fingerprint": said}
+    data = b"".join(map(dump_line, rows))
+    path = Store(stage.folder).labels(judge_folder(judge), body["run"])
+    path.parent.mkdir()
+    path.write_bytes(data)
+    more = {"asked": asked, "judge": judge, "labels": sha256_hex(data)}
+    reseal(stage.folder, body["seq"], body | more)
+
+
+def bend(row: int, **values: Any) -> Callable[[list[dict[str, Any]]], None]:
+    return lambda rows: rows[row].update(values)
+
+
+def repeat_response(rows: list[dict[str, Any]]) -> None:
+    rows += [dict(rows[-1])] * 3
+
+
+def repeat_anchor(rows: list[dict[str, Any]]) -> None:
+    rows.insert(1, dict(rows[0]))
+
+
+def leave_out_named(rows: list[dict[str, Any]]) -> None:
+    del rows[121]["named"]
+
+
+@pytest.mark.parametrize("code", ["1", "of another time"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        bend(120, status="banana", label="missing", named=None), bend(120, label="perhaps"),
+        bend(120, named={"a": ["<script>"]}), bend(120, key="no/family#zh"), bend(120, span=[0, 1]),
+        bend(120, reply=None), bend(120, extra="x"), bend(3, anchor=["en-01"]),
+        bend(120, status="failed"), bend(120, label="yes", named="What?"), repeat_response,
+        repeat_anchor, leave_out_named, move_rows, swap_text,
+    ],
+)  # fmt: skip
+def test_what_needs_no_words_of_ours_is_checked_of_every_judging(
+    project: Path, judged: Path, change: Callable[[list[dict[str, Any]]], None], code: str
+) -> None:
+    stage = borrowed(project, judged)
+    rows = [dict(row) for row in (*stage.last.anchors, *stage.last.rows)]
+    seal_again(stage, rows, {"longest": 10_000, "code": code})
+    assert stage.verified() == []
+    change(rows)
+    seal_again(stage, rows, {"longest": 10_000, "code": code})
+    assert len(stage.verified()) == 1
+
+
+def standing(stage: Stage) -> list[Standing]:
+    lines = Ledger(stage.folder).forwards()
+    judge = load_judge(stage.project / "config" / "judge")
+    return standings(Store(stage.folder), lines, Check.load(stage.project), judge)
+
+
+def test_verdicts_that_the_present_code_cannot_read_again_never_count(
+    project: Path, judged: Path
+) -> None:
+    stage = borrowed(project, judged)
+    (one,) = standing(stage)
+    assert one.counts and counted([one]) == [one] and one.times == 1
+    truth = {anchor.id: anchor.entailed for anchor in Check.load(project).anchors.anchors}
+    rows = [dict(row) for row in (*one.judging.anchors, *one.judging.rows)]
+    for row in rows[:ANCHORS]:
+        row |= {"reply": "banana", "label": "yes" if truth[row["anchor"]] else "no"}
+    seal_again(stage, rows, {"code": "0"})
+    assert stage.verified() == []
+    (one,) = standing(stage)
+    assert "otherwise than the present code asks: code" in one.reason and counted([one]) == []
+    assert all(gate.passed for gate in gates(one.judging, Check.load(project)).values())
+    seal_again(stage, rows[:7] + rows[8:], {"code": CODE_VERSION})
+    (one,) = standing(stage)
+    assert "each once" in one.reason and not one.counts
+
+
+def test_a_judge_asked_until_it_passes_counts_as_it_judged_first(stage: Stage) -> None:
+    stage.judge(lambda request: completion("No" if "tick" in request.prompt else "Yes"))
+    first = stage.last.body["judge"]
+    outcome = stage.judge()
+    assert f"judged {outcome.run} before by the same rules" in "\n".join(outcome.notes)
+    one, two = standing(stage)
+    assert one.judge == two.judge and (one.times, two.times) == (2, 2)
+    assert one.counts and not two.counts and "earlier judging" in two.reason
+    assert [it.judging.body["judge"] for it in counted([one, two])] == [first]
+    # With other rules it is a judge of its own; a later run has a first judging of its own.
+    stage.judge(arms="canonical")
+    assert len(counted(standing(stage))) == 2
+    stage.clock.advance(hours=6)
+    later = run(stage.project, stage.clock).run
+    stage.judge(runs=[later])
+    assert [it.judging.body["run"] for it in counted(standing(stage))] == [later, outcome.run]
+    assert stage.verified() == []
+
+
+def test_a_judging_that_is_sealed_twice_is_found(project: Path, judged: Path) -> None:
+    stage = borrowed(project, judged)
+    body = {key: value for key, value in stage.last.body.items() if key not in LINE}
+    Ledger(stage.folder).append("labels", body, at=datetime(2026, 3, 3, tzinfo=UTC))
+    (found,) = stage.verified()
+    assert "whose same words are sealed already" in found
+
+
+LINE = ("seq", "prev", "kind", "at")
+
+
+def test_verdicts_are_read_again_where_a_record_is_reproduced(
+    project: Path, judged: Path, tmp_path: Path
+) -> None:
+    stage = borrowed(project, judged)
+    found = reproduce_record(stage.folder, root=project, scratch=tmp_path / "made", workers=1)
+    assert found.difference is None and found.labels_taken == 0
+    _rewrite(stage, edit_verdict, seal=True)
+    found = reproduce_record(stage.folder, root=project, scratch=tmp_path / "made", workers=1)
+    assert found.difference and "label" in found.difference.place
+
+
+def test_a_reply_of_odd_white_space_ends_no_judging(stage: Stage) -> None:
+    odd = iter(["No\n\u3000", "No\n\x0b", "否\n\u00a0", "Yes\n\x1c", "No\n\u200bYes", "\u3000"])
+    outcome = stage.judge(lambda request: completion(next(odd, "No")), arms="canonical")
+    assert outcome.sealed and missing_reasons(stage.last.anchors) == {"form": 5, "empty": 1}
+    assert stage.verified() == []
 
 
 def test_a_reworded_prompt_is_judged_anew_and_the_old_verdicts_are_only_hashed(
@@ -598,7 +762,9 @@ def test_a_line_that_names_another_judge_than_was_asked_is_found(stage: Stage) -
     body = dict(stage.last.body)
     asked = {**body["asked"], "model": "another"}
     reseal(stage.folder, body["seq"], body | {"asked": asked})
-    assert any("names another judge than its rows do" in it for it in stage.verified())
+    assert any("judge.id: entailment-another" in it for it in stage.verified())
+    with pytest.raises(IntegrityError, match="names another judge than was asked"):
+        stage.judgings()
 
 
 def test_the_fingerprint_is_that_of_the_words_on_the_anchors(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from loopback import Loopback, Reply, Request, completion
 from making import ANSWER, REFUSAL, ZH_ANSWER, run, write_panel
 
 from drift.config import sha256_hex
+from drift.judging.entailment import rules_hash
 from drift.records.ledger import Ledger
 from drift.records.scheme import SHAPE
 from drift.records.sealing import seal_labels
@@ -60,6 +61,7 @@ def seal_words(
     word: Callable[[dict[str, Any]], str | None],
     *,
     first: Iterable[dict[str, Any]] = (),
+    more: dict[str, Any] | None = None,
 ) -> dict[str, str]:
     """Seal what `word` says of each answer of each run, None where nothing; return the judge."""
     judge = judge | {"fingerprint": judge.get("fingerprint", "f" * 64)}
@@ -73,7 +75,7 @@ def seal_words(
             if it
         ]
         at = datetime(2026, 3, 3, tzinfo=UTC)
-        seal_labels(store, ledger, judge, name, [*first, *rows], at=at)
+        seal_labels(store, ledger, judge, name, [*first, *rows], at=at, more=more)
     return judge
 
 
@@ -88,12 +90,30 @@ def seal_shapes(folder: Path, *, rules: str = "5" * 64) -> dict[str, str]:
     return seal_words(folder, judge, lambda row: spread(row, shapes) if refuses(row) else None)
 
 
+def asked_of(model: str) -> dict[str, Any]:
+    """Return what a line says of how a made-up judge model was asked, in words that nobody has."""
+    version = {"version": "made-up", "sha256": "a" * 64}
+    return {
+        "model": model, "instrument": {"model": model, "parameters": {}}, "server": {},
+        "wording": version, "anchors": version, "longest": 1000, "code": "made-up",
+        "answered_by": "a" * 64, "arms": "all",
+    }  # fmt: skip
+
+
+USED = {"prompt_tokens": 0, "completion_tokens": 0, "cost_usd": None}
+
+
 def seal_verdicts(
-    folder: Path, *, model: str = "steady", rules: str = "e" * 64, fingerprint: str = "f" * 64
+    folder: Path, *, model: str = "steady", fingerprint: str = "f" * 64
 ) -> dict[str, str]:
     """Seal verdicts on each answer: a third No, a few missing."""
-    judge = {"id": f"entailment-{model}", "rules": rules, "fingerprint": fingerprint}
+    asked = asked_of(model)
+    judge = {"id": f"entailment-{model}", "rules": rules_hash(asked), "fingerprint": fingerprint}
     words = ["yes"] * 8 + ["no"] * 4 + ["missing"]
     return seal_words(
-        folder, judge, lambda row: None if refuses(row) else spread(row, words), first=ANCHORS
+        folder,
+        judge,
+        lambda row: None if refuses(row) else spread(row, words),
+        first=ANCHORS,
+        more={"asked": asked, "usage": USED},
     )

@@ -12,7 +12,8 @@ from drift.cli.options import DataOption, JsonOption, PanelOption, open_record
 from drift.entail import entail as have_judged
 from drift.errors import ConfigurationError
 from drift.judging.entailment import VERDICTS, judge_id
-from drift.records.entailment import ARMS, Check, gates, judgings, read_judging, tallies
+from drift.records.entailment import Check, counted, gates, standings, tallies
+from drift.records.judging import ARMS
 from drift.refresh import Record
 from drift.terminal import bar, say, warn
 
@@ -67,23 +68,35 @@ def entail(
 
 
 def _newest(record: Record, judge: str) -> dict[str, Any] | None:
-    """Return the last judging of a judge: its gate by language, its verdicts by model."""
-    sealed = [it for it in judgings(record.ledger.forwards()) if it["judge"]["id"] == judge]
-    if not sealed:
+    """Return what counts of the judge that was asked last: gates by language, verdicts by model.
+
+    Where none of its judgings counts it is the last one, which says why.
+    """
+    check = Check.load(record.root)
+    found = standings(record.store, record.ledger.forwards(), check, record.judge)
+    mine = [it for it in found if it.judge[0] == judge]
+    if not mine:
         return None
-    judging = read_judging(record.store, sealed[-1])
-    gate = gates(judging, Check.load(record.root))
-    counted = [
+    same = [it for it in mine if it.judge == mine[-1].judge]
+    one = next(iter(counted(same)), mine[-1])
+    judging = one.judging
+    gate = gates(judging, check)
+    verdicts = [
         {"model": model, "language": language}
         | {word: getattr(tally, word) for word in VERDICTS}
         | {"share_of_no": asdict(tally.rate(gate[language]))}
         for (model, language), tally in tallies(judging.rows).items()
     ]
     named = {"run": judging.body["run"], "judge": judging.body["judge"]}
-    return named | {"gate": {name: asdict(it) for name, it in gate.items()}, "verdicts": counted}
+    named |= {"reason": one.reason, "times": one.times}
+    return named | {"gate": {name: asdict(it) for name, it in gate.items()}, "verdicts": verdicts}
 
 
 def _say_judging(found: dict[str, Any]) -> None:
+    if found["reason"]:
+        say(f"{found['judge']['id']} of run {found['run']} does not count: {found['reason']}")
+    elif found["times"] > 1:
+        say(f"run {found['run']} was judged {found['times']} times; the first counts, and is shown")
     for language, gate in found["gate"].items():
         if gate["kappa"] is None:
             said = f"not estimable: {gate['why']}"

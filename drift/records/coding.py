@@ -28,7 +28,7 @@ from drift.records.registration import registered_bank
 from drift.records.run import load_run
 from drift.records.scheme import REFUSAL, Scheme, taken
 from drift.records.sealing import seal_labels
-from drift.records.store import Store, read_bytes, read_rows
+from drift.records.store import Store, by_model, read_bytes, read_rows
 
 #: The names that people can be sealed under.
 CODER = re.compile("[a-z0-9][a-z0-9._-]{0,63}")
@@ -144,7 +144,8 @@ def labelled_runs(
     """Return every labelled run of a chain by its id, in their order, without rows.
 
     Its labels are those first sealed; with `by` the newest of the judge of whom that holds, id
-    alone or with rules and fingerprint. People's labels of the same name are not that judge's.
+    alone or with rules and fingerprint. People's labels of the same name are not that judge's. A
+    model that judges a run again by the same rules changes nothing: its first words count.
     """
     registrations: dict[str, dict[str, Any]] = {}
     found: dict[str, CodedRun] = {}
@@ -157,6 +158,8 @@ def labelled_runs(
         elif line.kind == "labels":
             first = not found[body["run"]].labels
             asked = by is not None and "scheme" not in body and by.items() <= body["judge"].items()
+            if asked and not first and by_model(body["judge"]):
+                asked = body["judge"]["rules"] != found[body["run"]].labels["judge"]["rules"]
             if asked if by is not None else first:
                 found[body["run"]] = replace(found[body["run"]], labels=body)
     return {name: run for name, run in found.items() if run.labels}

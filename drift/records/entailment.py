@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import orjson
 
@@ -23,7 +23,6 @@ from drift.errors import IntegrityError
 from drift.judging.entailment import (
     CODE_VERSION,
     LANGUAGES,
-    VERDICTS,
     Anchors,
     EntailmentRules,
     Language,
@@ -35,6 +34,7 @@ from drift.judging.entailment import (
     sent_sha256,
 )
 from drift.judging.labeller import Labeller
+from drift.records.judging import Arms, checked_line, checked_row
 from drift.records.ledger import Line
 from drift.records.run import family, label_rows
 from drift.records.store import (
@@ -47,8 +47,6 @@ from drift.records.store import (
 from drift.stats.agreement import Estimate
 from drift.stats.gate import Gate, agreement_gate
 
-Arms = Literal["canonical", "all"]
-ARMS: tuple[Arms, ...] = get_args(Arms)
 #: What of a reply is kept beside its text and its status.
 FACTS = ("served_model", "fingerprint")
 
@@ -67,8 +65,11 @@ class Check:
         anchors = load_anchors(config / "entailment_anchors.json")
         return cls(load_entailment(config / "entailment.toml"), anchors)
 
-    def can_repeat(self, asked: Mapping[str, Any], judge: Labeller) -> bool:
-        """Tell whether a judging was asked with these words, on what `judge` calls answered."""
+    def differing(self, asked: Mapping[str, Any], judge: Labeller) -> list[str]:
+        """Return in what a judging was asked otherwise than it would be now, by the line's words.
+
+        `judge` is that of refusals: a judging is of what it calls answered.
+        """
         ours = {
             "wording": self.rules.wording,
             "anchors": self.anchors.identity,
@@ -76,7 +77,7 @@ class Check:
             "code": CODE_VERSION,
             "answered_by": judge.rules_hash,
         }
-        return all(asked.get(name) == value for name, value in ours.items())
+        return [name for name, value in ours.items() if asked.get(name) != value]
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,35 @@ def row_of(unit: Unit, kept: Mapping[str, Any]) -> dict[str, Any]:
     return row | {"messages_sha256": sent_sha256(unit.prompt), **kept}
 
 
+def made_again(
+    check: Check,
+    asked: Mapping[str, Any],
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    answers: Sequence[dict[str, Any]],
+    prompts: Mapping[str, str],
+    judge: Labeller,
+) -> list[dict[str, Any]]:
+    """Return the rows of a judging that nothing sets apart, made of the replies that they keep.
+
+    `answers` are the responses of its run, and `judge` says which of them were to be judged.
+    """
+    kept = {place(row): row for row in rows}
+    due = units(check, answered_rows(answers, prompts, judge, asked["arms"]), prompts)
+    nothing = reply_of(None)
+    found = (kept.get(place(unit.place), nothing) for unit in due)
+    facts = ("reply", "status", *FACTS, "note")
+    return [
+        row_of(unit, {name: row[name] for name in facts if name in row})
+        for unit, row in zip(due, found, strict=True)
+    ]
+
+
+def place(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a row is about: an anchor, or a model's response."""
+    return (f"anchor {row['anchor']}",) if "anchor" in row else (row["model"], row["key"])
+
+
 def fingerprint_of(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the fingerprint of a judging from its rows."""
     return fingerprint((row["anchor"], row["label"]) for row in rows if "anchor" in row)
@@ -179,8 +209,12 @@ class Judging:
 
 
 def judgings(lines: Iterable[Line]) -> list[dict[str, Any]]:
-    """Return the bodies of the judgings of a record, in their order."""
-    return [line.body for line in lines if line.kind == "labels" and by_model(line.body["judge"])]
+    """Return the bodies of the judgings of a record, in their order.
+
+    IntegrityError names the line that is not of their form.
+    """
+    bodies = (line.body for line in lines if line.kind == "labels")
+    return [dict(checked_line(body)) for body in bodies if by_model(body["judge"])]
 
 
 def judged_usd(backwards: Iterable[Line], day: str) -> Decimal:
@@ -191,19 +225,82 @@ def judged_usd(backwards: Iterable[Line], day: str) -> Decimal:
 
 
 def read_judging(store: Store, body: Mapping[str, Any]) -> Judging:
-    """Return the judging that a ledger line, given by its body, seals."""
+    """Return the judging that a ledger line, given by its body, seals.
+
+    IntegrityError names the line or the row that is not of its form.
+    """
+    checked_line(body)
     path = store.labels(judge_folder(body["judge"]), body["run"])
-    rows = read_rows(path)
-    if odd := [row.get("label") for row in rows if row.get("label") not in VERDICTS]:
-        raise IntegrityError(
-            "a judging holds what is no verdict",
-            where=str(path),
-            got=repr(odd[0])[:80],
-            expected=", ".join(VERDICTS),
-            next_step="`drift verify` names the row",
-        )
+    rows = [checked_row(row, f"{path}:{n}") for n, row in enumerate(read_rows(path), start=1)]
     of_anchors = [row for row in rows if "anchor" in row]
     return Judging(body, of_anchors, [row for row in rows if "anchor" not in row])
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A judging beside the others of its record.
+
+    ``reason`` says why its verdicts enter no figure, and is empty where they may. ``times`` is
+    how many judgings of its run are sealed by the same judge, this one included.
+    """
+
+    judging: Judging
+    reason: str
+    times: int
+
+    @property
+    def counts(self) -> bool:
+        """Whether its verdicts may enter a figure; its gate decides by itself."""
+        return not self.reason
+
+    @property
+    def judge(self) -> tuple[str, str]:
+        """The judge: by other rules, so other wording or anchors, it is another one."""
+        return self.judging.body["judge"]["id"], self.judging.body["judge"]["rules"]
+
+
+REPEATED = "an earlier judging of this run by the same rules is the one that counts"
+
+
+def standings(store: Store, lines: Iterable[Line], check: Check, judge: Labeller) -> list[Standing]:
+    """Return every judging of a record in its order, and whether it may count.
+
+    One counts if the present code would ask it in the same words, so that `drift verify` reads
+    its replies again; if every anchor was asked, once; and if the judge had not judged the run
+    before, for a judge that is asked until it passes its gate has shown nothing. `judge` is the
+    judge of refusals in ``config/``.
+    """
+    bodies = judgings(lines)
+    times = Counter(map(_who, bodies))
+    due, before, found = [it.id for it in check.anchors.anchors], set[tuple[str, ...]](), []
+    for body in bodies:
+        judging, reason = read_judging(store, body), ""
+        if differs := check.differing(judging.asked, judge):
+            reason = f"it was asked otherwise than the present code asks: {', '.join(differs)}"
+        elif [row["anchor"] for row in judging.anchors] != due:
+            reason = "its anchors are not those in config/, each once and in their order"
+        elif _who(body) in before:
+            reason = REPEATED
+        before.add(_who(body))
+        found.append(Standing(judging, reason, times[_who(body)]))
+    return found
+
+
+def counted(found: Iterable[Standing]) -> list[Standing]:
+    """Return for each judge the judging that counts, of the latest run that it judged.
+
+    The judge that judged first comes first.
+    """
+    latest: dict[tuple[str, str], Standing] = {}
+    for one in found:
+        last = latest.get(one.judge, one)
+        if one.counts and one.judging.body["run"] >= last.judging.body["run"]:
+            latest[one.judge] = one
+    return [*latest.values()]
+
+
+def _who(body: Mapping[str, Any]) -> tuple[str, str, str]:
+    return body["run"], body["judge"]["id"], body["judge"]["rules"]
 
 
 def gates(judging: Judging, check: Check) -> dict[str, Gate]:

@@ -7,7 +7,7 @@ be believed: the record draws the study anew, and the labels are counted on that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,9 +71,37 @@ def read_by_people(
     studies: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         body = line.body
-        if line.kind == "labels" and body.get("scheme") == scheme and of in (None, body["of"]):
-            studies.setdefault(_sample(body).get("study", ""), []).append(body)
+        if line.kind != "labels" or "scheme" not in body:
+            continue
+        if wrong := [*wrong_in_reading(body)]:
+            raise IntegrityError(
+                "a line of people's labels does not say what was read",
+                where=f"chain.jsonl, line {line.seq + 1}, {wrong[0]}",
+                got=repr(body.get(wrong[0]))[:80],
+                next_step="restore the chain from a copy of the record",
+            )
+        if body["scheme"] == scheme and of in (None, body["of"]):
+            studies.setdefault(body["sample"]["study"], []).append(body)
     return [_document(store, lines, bodies) for bodies in studies.values()]
+
+
+def wrong_in_reading(body: Mapping[str, Any]) -> Iterator[str]:
+    """Name the fields of a line of people's labels that do not say whose words were read, and how.
+
+    Whether the sample is drawn again is another question: only the record can say.
+    """
+    scheme, of, sample = (body.get(name) for name in ("scheme", "of", "sample"))
+    known = SCHEMES.get(scheme) if isinstance(scheme, str) else None
+    if known is None:
+        yield "scheme"
+    if not isinstance(of, dict) or {*map(type, of.values())} != {str}:
+        yield "of"
+    elif not {"id", "rules", "fingerprint"} <= of.keys():
+        yield "of"
+    elif known and not known.reads(of["id"]):
+        yield "of"
+    if not isinstance(sample, dict) or not isinstance(sample.get("study"), str):
+        yield "sample"
 
 
 def corrections(store: Store, lines: Iterable[Line], *, of: Mapping[str, str]) -> Corrections:
@@ -115,7 +143,7 @@ def _correction(rate: Mapping[str, Any]) -> Correction:
 def _document(store: Store, lines: list[Line], bodies: list[dict[str, Any]]) -> dict[str, Any]:
     study = _drawn(store, lines, bodies[0])
     if study is None:
-        study_id, scheme = _sample(bodies[0]).get("study"), SCHEMES[bodies[0]["scheme"]]
+        study_id, scheme = bodies[0]["sample"]["study"], SCHEMES[bodies[0]["scheme"]]
         named = {"study": study_id, "panel": store.folder.name, "scheme": scheme.name}
         counts = dict.fromkeys(("rows", "units", "responses"), 0)
         return {
@@ -134,7 +162,7 @@ def _document(store: Store, lines: list[Line], bodies: list[dict[str, Any]]) -> 
 
 def _drawn(store: Store, lines: list[Line], body: Mapping[str, Any]) -> Study | None:
     """Return the study that a line names, drawn again; None if the record draws another."""
-    sample = _sample(body)
+    sample = body["sample"]
     named = {"panel": store.folder.name, "scheme": body["scheme"], "judge": body["of"]}
     empty: dict[str, Any] = {"left_out": {}, "strata": (), "rows": {}}
     try:
@@ -146,18 +174,21 @@ def _drawn(store: Store, lines: list[Line], body: Mapping[str, Any]) -> Study | 
     return Study(store.folder, drawn.key, drawn.rows)
 
 
-def _sample(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a line says of its sample; empty where it says nothing of the kind."""
-    sample = body.get("sample")
-    return sample if isinstance(sample, dict) else {}
-
-
 def _marks(store: Store, study: Study, coder: str, bodies: list[dict[str, Any]]) -> Marks:
     """Return one reader's sealed labels by the rows in which they were read."""
-    said = {
-        Place(run=body["run"], model=row["model"], key=row["key"]): row["label"]
-        for body in bodies
-        for row in read_rows(store.labels(judge_folder(body["judge"]), body["run"]))
-    }
+    said = {}
+    for body in bodies:
+        path = store.labels(judge_folder(body["judge"]), body["run"])
+        for number, row in enumerate(read_rows(path), start=1):
+            model, key, label = (row.get(name) for name in ("model", "key", "label"))
+            words = (label in SCHEMES[body["scheme"]].order) if isinstance(label, str) else False
+            if not isinstance(model, str) or not isinstance(key, str) or not words:
+                raise IntegrityError(
+                    "a row is no label of people",
+                    where=f"{path}:{number}",
+                    got=repr(label)[:80],
+                    next_step="restore the file from a copy of the record",
+                )
+            said[Place(run=body["run"], model=model, key=key)] = str(label)
     read = ((row, unit.responses[0]) for row, unit in study.units)
     return Marks(coder, {row: said[place] for row, place in read if place in said}, {})

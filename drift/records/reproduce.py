@@ -22,6 +22,7 @@ from drift.judging.labeller import Labeller
 from drift.judging.ladder import ladder_judge, load_rubric
 from drift.records.batch import outcome_rows, registered_ladders, sealed_batches
 from drift.records.derive import Fold, derived_files
+from drift.records.entailment import Check, made_again, read_judging
 from drift.records.ledger import Ledger, Line, write_atomically
 from drift.records.parallel import spread
 from drift.records.registration import registered_bank
@@ -29,7 +30,15 @@ from drift.records.rescored import ABSENT, misstated
 from drift.records.run import label_rows
 from drift.records.scores import Scoring, scores_again, sealed_nights
 from drift.records.shapes import load_labellers
-from drift.records.store import Store, dump_line, exists, judge_folder, read_bytes, read_rows
+from drift.records.store import (
+    Store,
+    by_model,
+    dump_line,
+    exists,
+    judge_folder,
+    read_bytes,
+    read_rows,
+)
 from drift.records.verify import RunJob, run_jobs
 
 
@@ -97,14 +106,14 @@ def reproduce_record(
     for part in ("transcripts", "corpora"):
         (scratch / part).symlink_to((folder / part).resolve())
     labellers = load_labellers(root)
-    labeller = _Labeller(store, made, labellers, _prompts(store, lines))
+    judge = next(it for it in labellers.values() if isinstance(it, Judge))
+    labeller = _Labeller(store, made, labellers, _prompts(store, lines), Check.load(root), judge)
     jobs = run_jobs(lines)
     for found.runs, (labels, taken) in enumerate(spread(labeller, jobs, workers), start=1):
         found.labels += labels
         found.labels_taken += taken
         if progress:
             progress(found.runs, len(jobs))
-    judge = next(it for it in labellers.values() if isinstance(it, Judge))
     for labels, taken in _words(store, made, judge, lines, root=root):
         found.labels += labels
         found.labels_taken += taken
@@ -133,6 +142,8 @@ class _Labeller:
     made: Store
     labellers: dict[str, Labeller]
     prompts: dict[str, dict[str, str]]
+    check: Check
+    refusals: Judge
 
     def __call__(self, job: RunJob) -> tuple[int, int]:
         """Write the labels of a run; return how many there are, and how many were taken."""
@@ -140,7 +151,10 @@ class _Labeller:
         count = taken = 0
         for line in lines:
             name = judge_folder(line["judge"])
-            if judge := self.labellers.get(line["judge"]["rules"]):
+            if by_model(line["judge"]):
+                data, whole = self._verdicts(run, line)
+                taken += 0 if whole else data.count(b"\n")
+            elif judge := self.labellers.get(line["judge"]["rules"]):
                 answers = read_rows(self.store.transcript(run["run"]))
                 rows = label_rows(judge, answers, self.prompts[run["registration"]])
                 data = b"".join(map(dump_line, rows))
@@ -152,6 +166,21 @@ class _Labeller:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         return count, taken
+
+    def _verdicts(self, run: dict[str, Any], line: dict[str, Any]) -> tuple[bytes, bool]:
+        """Return a judging made again of its replies, and whether it could be."""
+        judging = read_judging(self.store, line)
+        if self.check.differing(judging.asked, self.refusals):
+            return read_bytes(self.store.labels(judge_folder(line["judge"]), run["run"])), False
+        rows = made_again(
+            self.check,
+            judging.asked,
+            [*judging.anchors, *judging.rows],
+            answers=read_rows(self.store.transcript(run["run"])),
+            prompts=self.prompts[run["registration"]],
+            judge=self.refusals,
+        )
+        return b"".join(map(dump_line, rows)), True
 
 
 def _words(

@@ -30,7 +30,8 @@ from drift.records.pins import wrong_floors
 from drift.records.registration import corpus_copy, judge_identity
 from drift.records.rescored import misstated
 from drift.records.run import label_rows, responses_hash, row_holds
-from drift.records.shapes import load_labellers
+from drift.records.scheme import SHAPE
+from drift.records.shapes import load_labellers, wrong_shapes
 from drift.records.store import Store, by_model, dump_line, exists, judge_folder, read_bytes
 from drift.records.verify_chain import (
     Asked,
@@ -176,6 +177,8 @@ class _Checker:
             derived = [dump_line(row) for row in label_rows(judge, rows, asked.prompts)]
         elif self.labellers:
             part.labels_not_rederivable += len(stored)
+            if line["judge"]["id"] == SHAPE.judge:
+                self._check_shapes(where, stored, rows, part)
         if difference := first_difference(stored, derived):
             position, how = difference
             # A labels file may hold no line where the labeller has a word on nothing.
@@ -187,6 +190,17 @@ class _Checker:
             part.add("labels", where, "judge moved" if holds else how, detail)
         elif not holds:
             part.add("labels", where, "edited", "not the sealed bytes")
+
+    def _check_shapes(
+        self, where: str, stored: list[bytes], rows: list[dict[str, Any]], part: Verification
+    ) -> None:
+        """Check what can be checked of shapes by rules that we do not have."""
+        try:
+            wrong = next(wrong_shapes(map(orjson.loads, stored), rows), None)
+        except orjson.JSONDecodeError as error:
+            wrong = 1, f"a row is no JSON: {error}"
+        if wrong:
+            part.add("labels", where, "edited", f"line {wrong[0]}: {wrong[1]}")
 
 
 def _read(path: Path, step: str, where: str, part: Verification) -> bytes | None:

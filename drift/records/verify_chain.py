@@ -17,13 +17,15 @@ from drift.bank import Bank, load_bank, prompt_hashes, registry_hash
 from drift.config import canonical_json, parse_timestamp, sha256_hex
 from drift.errors import ConfigurationError, IntegrityError
 from drift.probing.client import messages_sha256
+from drift.records.judging import checked_line
 from drift.records.ledger import GENESIS, NO_LINE, Ledger, Line, parse_line
 from drift.records.night import SEEDS
 from drift.records.passes import Kind
+from drift.records.people import wrong_in_reading
 from drift.records.registration import Registration, registered_bank
 from drift.records.run import run_id
 from drift.records.scores import IDENTITIES, named
-from drift.records.store import Store, judge_folder, plain_name
+from drift.records.store import Store, by_model, judge_folder, plain_name
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,11 @@ def check_facts(lines: list[Line], found: Verification) -> None:
             elif line.kind == "labels":
                 run, judge = body["run"], body["judge"]
                 plain_name(judge_folder(judge))
+                wrong += _wrong_in_labels(body)
+                if by_model(judge):
+                    read = (run, canonical_json(judge).decode())
+                    wrong += ["judge, whose same words are sealed already"] if read in heard else []
+                    heard.add(read)
                 if run not in labelled:
                     wrong.append("run")
                 elif not labelled[run]:
@@ -356,6 +363,17 @@ def _wrong_in_word(kind: str, body: dict[str, Any]) -> Iterator[str]:
             yield "against"
     if kind == "citations" and body["share"] not in ("1", "0.5"):
         yield "share"
+
+
+def _wrong_in_labels(body: dict[str, Any]) -> Iterator[str]:
+    """Name what of a line is not as a judge that is a model, or people who read one, say it."""
+    if by_model(body["judge"]):
+        try:
+            checked_line(body)
+        except IntegrityError as error:
+            yield f"{error.where}: {error.expected}"
+    elif "scheme" in body:
+        yield from wrong_in_reading(body)
 
 
 def check_registrations(

@@ -8,18 +8,11 @@ from typing import Any
 import orjson
 
 from drift.config import sha256_hex
-from drift.judging.entailment import judge_id, rules_hash
+from drift.errors import IntegrityError
+from drift.judging.entailment import read_verdict
 from drift.judging.labeller import Labeller
-from drift.records.entailment import (
-    FACTS,
-    Check,
-    Unit,
-    answered_rows,
-    fingerprint_of,
-    reply_of,
-    row_of,
-    units,
-)
+from drift.records.entailment import Check, fingerprint_of, made_again, place
+from drift.records.judging import checked_row
 from drift.records.store import dump_line, judge_folder
 from drift.records.verify_chain import Verification, first_difference
 
@@ -35,55 +28,58 @@ def check_verdicts(
 ) -> None:
     """Check a judging whose file holds `data` against the stored `answers` of its run.
 
-    Where the judging can be repeated with what stands in ``config/``, every row is made again
-    from the reply that it keeps. Otherwise texts, fingerprint and bytes are checked. `judge` is
-    that of refusals: it says which answers were to be judged.
+    Where the present code would ask the judging in the same words, every row is made again from
+    the reply that it keeps. Otherwise all is checked that needs no words of ours: the form of the
+    rows, that each is about one stored text, the texts, and the fingerprint. `judge` is that of
+    refusals: it says which answers were to be judged.
     """
     where = f"run {line['run']}, {judge_folder(line['judge'])}"
     stored = data.splitlines(keepends=True)
     part.labels += len(stored)
     holds = sha256_hex(data) == line["labels"]
     try:
-        asked, rows = line["asked"], [orjson.loads(raw) for raw in stored]
-        if check.can_repeat(asked, judge):
-            answered = answered_rows(answers, prompts, judge, asked["arms"])
-            kept = {_place(row): row for row in rows}
-            due = [_again(unit, kept) for unit in units(check, answered, prompts)]
-        else:
+        asked = line["asked"]
+        rows = [checked_row(orjson.loads(raw), f"line {n}") for n, raw in enumerate(stored, 1)]
+        if differs := check.differing(asked, judge):
             part.labels_not_rederivable += len(stored)
-            texts = {_place(it): sha256_hex(it["text"].encode()) for it in answers}
-            due = [_with_text(row, texts) for row in rows]
-        named = {"id": judge_id(asked["model"]), "rules": rules_hash(asked)}
-        named |= {"fingerprint": fingerprint_of(rows)}
-        difference = first_difference(stored, [*map(dump_line, due)])
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        part.add("labels", where, "edited", f"the judging cannot be read: {error!r}")
+            due = _checkable(rows, answers, read="code" not in differs)
+        else:
+            due = made_again(check, asked, rows, answers=answers, prompts=prompts, judge=judge)
+    except (IntegrityError, ValueError) as error:
+        said = f"{error.where}: {error.got}" if isinstance(error, IntegrityError) else str(error)
+        part.add("labels", where, "edited", f"the judging cannot be read: {said}")
         return
-    if difference:
+    if difference := first_difference(stored, [*map(dump_line, due)]):
         position, how = difference
         wanted = (due[position:] or rows[position:])[0]
         found = rows[position] if position < len(rows) else {}
         fields = sorted(key for key in {*wanted, *found} if wanted.get(key) != found.get(key))
-        name = f"run {line['run']}, {', '.join(_place(wanted))}"
+        name = f"run {line['run']}, {', '.join(place(wanted))}"
         detail = f"line {position + 1}: not as it is made again in {', '.join(fields)}"
         part.add("labels", name, "judge moved" if holds else how, detail)
     elif not holds:
         part.add("labels", where, "edited", "not the sealed bytes")
-    elif line["judge"] != named:
-        part.add("labels", where, "judge moved", "its line names another judge than its rows do")
+    elif line["judge"]["fingerprint"] != fingerprint_of(rows):
+        part.add("labels", where, "judge moved", "its fingerprint is not that of its rows")
 
 
-def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (f"anchor {row['anchor']}",) if "anchor" in row else (row["model"], row["key"])
+def _checkable(
+    rows: Sequence[dict[str, Any]], answers: Sequence[Mapping[str, Any]], *, read: bool
+) -> list[dict[str, Any]]:
+    """Return the rows as they must be, whatever was asked: each once, anchors first.
+
+    Rows on responses stand in the order of the transcript and name its texts; with `read` the
+    verdicts are read from the replies again, where the code that read them is ours.
+    """
+    first: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in rows:
+        first.setdefault(place(row), row)
+    texts = {place(it): sha256_hex(it["text"].encode()) for it in answers}
+    due = [row for row in first.values() if "anchor" in row]
+    due += [first[at] | {"text_sha256": text} for at, text in texts.items() if at in first]
+    return [_read_again(row) for row in due] if read else due
 
 
-def _again(unit: Unit, kept: Mapping[tuple[str, ...], Mapping[str, Any]]) -> dict[str, Any]:
-    row = kept.get(_place(unit.place))
-    if row is None:
-        return row_of(unit, reply_of(None))
-    facts = ("reply", "status", *FACTS, "note")
-    return row_of(unit, {name: row[name] for name in facts if name in row})
-
-
-def _with_text(row: dict[str, Any], texts: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
-    return row if "anchor" in row else row | {"text_sha256": texts[_place(row)]}
+def _read_again(row: dict[str, Any]) -> dict[str, Any]:
+    verdict = read_verdict(row["reply"], row["status"])
+    return row | {"label": verdict.label} | ({"named": verdict.named} if "named" in row else {})

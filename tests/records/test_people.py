@@ -18,7 +18,7 @@ from conftest import ROOT
 from making import reseal
 from words import make_read, seal_verdicts
 
-from drift.errors import ConfigurationError
+from drift.errors import ConfigurationError, IntegrityError
 from drift.judging import load_judge
 from drift.records.coding import coding_of, read_coding, seal_coding
 from drift.records.draw import draw
@@ -28,7 +28,7 @@ from drift.records.people import NOT_DRAWN, NOT_READ, corrections, read_by_peopl
 from drift.records.readers import compare
 from drift.records.scheme import ENTAILMENT, SHAPE, Scheme
 from drift.records.sheet import Marks
-from drift.records.store import Store, judge_folder, read_rows
+from drift.records.store import Store, dump_line, judge_folder, read_rows
 from drift.records.study import Study, adjudicated, disagreements, label_lines, sealed_of
 from drift.records.verify import verify_record
 
@@ -171,12 +171,49 @@ def test_a_sample_that_the_record_does_not_draw_corrects_nothing(
     assert document["pairs"] == [] and document["reason"] == NOT_DRAWN
 
 
-def test_a_line_without_a_sample_corrects_nothing(folder: Path) -> None:
+HASHES = {"rules": "e" * 64, "fingerprint": "f" * 64}
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("sample", ({}, "all", {"study": 3}, None)),
+        (
+            "of",
+            (
+                {},
+                "x",
+                None,
+                {"id": "entailment-steady"},
+                HASHES | {"id": 3},
+                HASHES | {"id": "shapes"},
+            ),
+        ),
+        ("scheme", ("bogus", ["entailment"], None, "shape")),
+    ],
+)
+def test_a_line_that_does_not_say_what_was_read_is_found_and_named(
+    folder: Path, field: str, values: tuple[Any, ...]
+) -> None:
     made = seal(folder, ENTAILMENT, "ana")
     line = made.lines[-1]
-    for sample in ({}, "all", {"study": 3}):
-        reseal(folder, line.seq, line.body | {"sample": sample})
-        assert corrections(made.store, made.lines, of=made.study.key.judge).reason == NOT_DRAWN
+    for value in values:
+        reseal(folder, line.seq, line.body | {field: value})
+        with pytest.raises(IntegrityError, match="does not say what was read") as error:
+            corrections(made.store, made.lines, of=made.study.key.judge)
+        assert f"line {line.seq + 1}, " in str(error.value.where)
+        found = verify_record(folder, root=ROOT, rederive=False, workers=1)
+        assert [it.how for it in found.problems] == ["edited"], value
+
+
+def test_a_row_that_is_no_label_of_people_is_named(folder: Path) -> None:
+    made = seal(folder, ENTAILMENT, "ana")
+    (path,) = (folder / "labels").glob("ana-*/*.jsonl")
+    first, *rest = read_rows(path)
+    for odd in ({}, first | {"label": "perhaps"}, first | {"label": ["no"]}, first | {"key": 3}):
+        path.write_bytes(b"".join(map(dump_line, [odd, *rest])))
+        with pytest.raises(IntegrityError, match="no label of people"):
+            corrections(made.store, made.lines, of=made.study.key.judge)
 
 
 def test_a_labels_file_of_one_scheme_is_none_of_another(folder: Path, tmp_path: Path) -> None:
