@@ -55,8 +55,8 @@ def let_through(shaped: Shaped) -> Markup:
     shares = joined(
         (html("{} {} of {}", word, of["refused"], of["rows"]) for word, of in rates), ", "
     )
-    other = one.rules != load_coder(shaped.record.root).rules_hash
-    version = ", with another version of the rules" if other else ""
+    other = one.rules != shaped.newest["judge"]["rules"]
+    version = ", with another version of the rules than these labels" if other else ""
     return html(
         "<p><b>What is not here.</b> A refusal has a shape only if the refusal judge calls it one. "
         "Of texts written from the manual alone (set {}{}) it let through: {}. Shares of the first "
@@ -77,9 +77,9 @@ def _cut(shaped: Shaped) -> Markup:
 
 
 def held_out(shaped: Shaped) -> MeasuredShapes | None:
-    """Return the measurement on texts that the coder was not made for, if by the present rules."""
+    """Return the measurement on texts that the coder was not made for, if of the labels' rules."""
     every = measured_shapes(shaped.record.root / "config" / "shapes" / "measured")
-    rules = load_coder(shaped.record.root).rules_hash
+    rules = shaped.newest["judge"]["rules"]
     return next((it for it in every if it.set == HELD_OUT and it.rules == rules), None)
 
 
