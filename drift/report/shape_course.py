@@ -77,7 +77,7 @@ def _drawn(whole: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 # From one full run to the next.
 
 
-class _Answered:
+class Answered:
     """What was answered, by the judge whose refusals the coder reads.
 
     Where the labels shown are of another version of the coder, its judge cannot be asked again,
@@ -103,7 +103,7 @@ class _Answered:
     @property
     def said(self) -> Markup:
         if self.same:
-            text = "Answered, and refused, is what {} says (rules {:.16}), in both runs."
+            text = "Refused and answered are what one judge says of both runs: {}, hash {:.16}."
             return html(text, self.judge.id, self.judge.rules_hash)
         text = (
             "The shapes are of another version of the coder, so that <i>answered</i> is what the "
@@ -125,7 +125,7 @@ def _pairs(shaped: Shaped) -> dict[str, tuple[Mapping[str, Any], ...]]:
     return found
 
 
-def _moves(shaped: Shaped, by: _Answered) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
+def _moves(shaped: Shaped, by: Answered) -> Iterator[tuple[str, pd.DataFrame, tuple[str, ...]]]:
     """Yield each model with its compared arms and their kinds in both runs, and the runs.
 
     An arm is of the kind of its shape, or answered; others are left out.
@@ -152,7 +152,7 @@ WHOLE, REFUSED = "refusals and shapes", "shapes among arms refused in both runs"
 def transitions(shaped: Shaped, *, draws: int, seed: int) -> Markup:
     """Return what became of each shape between the last two full runs, and two tests of it."""
     matrix = np.zeros((len(KINDS), len(KINDS)), dtype=np.int64)
-    rows, behind, by = [], [], _Answered(shaped)
+    rows, behind, by = [], [], Answered(shaped)
     for model, frame, runs in _moves(shaped, by):
         both = frame[(frame.before != "answered") & (frame.after != "answered")]
         numbers = " to ".join(str(shaped.record.runs.index(run) + 1) for run in runs)

@@ -78,14 +78,20 @@ def _part(part: Explained) -> dict[str, object]:
         "Explained": percent(part.r2 or 0),
         "By chance": percent(part.by_chance or 0),
         "p": p_text(part.p),
-        "Adjusted effect": html("<b>{:.2f}</b>{}", part.effect, _limits(part)),
+        "Adjusted effect": html("<b>{}</b>{}", _signed(part.effect), _limits(part)),
     }
 
 
 def _limits(of: Explained | Estimate) -> str:
     """Return limits in brackets that stay on one line with what stands before them."""
-    said = "" if of.low is None else f" [{of.low:.2f}, {of.high:.2f}]"
-    return said.replace(" ", "\N{NO-BREAK SPACE}").replace("-", "\N{MINUS SIGN}")
+    if of.low is None or of.high is None:
+        return ""
+    said = f" [{_signed(of.low)}, {_signed(of.high)}]"
+    return said.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _signed(value: float) -> str:
+    return f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _behind(name: str, counted: str, part: Explained) -> dict[str, object]:
@@ -118,10 +124,10 @@ def _difference(found: Variation) -> Markup:
     else:
         said = "these refusals do not tell which of the two is larger"
     return html(
-        "<p>Difference, models less topics: <b>{:.2f}</b>{}: {}. It is computed on other refusals "
+        "<p>Difference, models less topics: <b>{}</b>{}: {}. It is computed on other refusals "
         "than either row, those of families that inform of both, so it need not be the difference "
         "of the two effects.</p>",
-        one.estimate,
+        _signed(one.estimate),
         _limits(one),
         said,
     )

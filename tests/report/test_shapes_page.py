@@ -16,8 +16,10 @@ import report.shaping
 import report.synthetic
 from conftest import ROOT
 
+from drift.judging import load_judge
 from drift.judging.shape_measure import CODES
 from drift.judging.shape_measure import measured_shapes as kept_sets
+from drift.records.run import label_rows
 from drift.records.shapes import load_coder
 from drift.records.store import Store, read_rows
 from drift.report import (
@@ -212,6 +214,24 @@ def test_arms_that_were_refused_in_both_runs_have_a_test_of_their_own_without_an
     assert (found := re.search(row, words)) and int(found[1]) == len(then & now) > 0
     # The labels were given out by hand, so that the page does not lay them to the present judge.
     assert "of another version of the coder" in words and "the record's own judge said" in words
+
+
+def test_answered_is_the_word_of_the_judge_whose_refusals_the_coder_reads(shaped: Shaped) -> None:
+    other, judge = Shaped(shaped.record), load_judge(shaped.record.root / "config" / "judge")
+    rules = load_coder(shaped.record.root, judge).rules_hash
+    other.lines = {
+        run: {**body, "judge": {**body["judge"], "rules": rules}}
+        for run, body in shaped.lines.items()
+    }
+    by, stored = shape_course.Answered(other), shaped.record.stored(FULL)
+    mine = [row for (model, _), row in stored.answers.items() if model == BUSY]
+    due = {
+        row["key"] for row in label_rows(judge, mine, stored.prompts) if row["label"] == "answered"
+    }
+    assert by.arms(stored.reading, BUSY) == due
+    # The labels of this record were given out by hand, and are other ones.
+    assert due != {row["key"] for row in mine if row.get("label") == "answered"}
+    assert judge.rules_hash[:16] in by.said
 
 
 def test_model_against_topic_says_why_it_cannot_tell_where_too_few_families_are_shared(
