@@ -23,8 +23,6 @@ from drift.stats.gate import Gate
 ITSELF, SAME_WEIGHTS, SAME_NAME = "itself", "same weights", "same requested model"
 #: What a No on a complete answer is counted as: the judge names another question, or names none.
 OTHER, OPEN = "other", "open"
-#: What a verdict is counted as; those on answers that were cut stand apart.
-KINDS = ("yes", OTHER, OPEN, "missing", "cut yes", "cut no", "cut missing")
 #: Characters shown of a question that a judge names.
 NAMED = 300
 UNJUDGED = (
@@ -104,7 +102,7 @@ class Entailed:
         ]
 
     def kind(self, one: Judged, row: Mapping[str, Any]) -> str:
-        """Return what a verdict is counted as, one of :data:`KINDS`.
+        """Return what a verdict is counted as: yes, other, open or missing; cut yes, no or missing.
 
         A judge is not told that a text is cut, so that verdicts on such texts are kept apart.
         """
