@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -102,6 +103,19 @@ def test_rows_are_written_with_shape_rule_and_span(
     for row, stored in zip(rows[:10], texts, strict=False):
         assert row["shape"] and row["rule"] and stored["text"][slice(*row["span"])].strip()
     assert rows[-1]["shape"] is rows[-1]["span"] is None
+
+
+def test_shapes_are_written_over_nothing_that_is_there(
+    drift: Callable[..., Said], answers: Path, tmp_path: Path
+) -> None:
+    before, link, there = answers.read_bytes(), tmp_path / "link", tmp_path / "there"
+    there.write_text("kept")
+    link.symlink_to(tmp_path / "nothing")
+    for out in (answers, there, link, Path(os.devnull), tmp_path):
+        code, _, errors = drift(str(answers), "--out", str(out))
+        assert code == 2 and "there already" in errors
+    assert answers.read_bytes() == before and there.read_text() == "kept"
+    assert link.is_symlink() and not link.exists()
 
 
 def test_a_coding_in_our_words_gives_precision_and_recall(

@@ -56,10 +56,14 @@ def test_what_is_kept_holds_nothing_that_was_dropped_and_overwrites_nothing(
     file, kept = tmp_path / "own.jsonl", tmp_path / "kept" / "traces.jsonl"
     file.write_text(json.dumps(row | {"comment": "let me have it", "\x1b[2J": 1}))
     code, said, _ = drift(str(file), "--keep", str(kept))
-    assert code == 0 and "dropped in 1 rows: comment" in said and "\x1b" not in said
+    assert code == 0 and "1 fields dropped: comment" in said and "\x1b" not in said
     assert json.loads(kept.read_text()) == row
     code, _, errors = drift(str(file), "--keep", str(kept))
     assert code == 2 and "there already" in errors
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(tmp_path / "nothing.jsonl")
+    code, _, errors = drift(str(file), "--keep", str(link))
+    assert code == 2 and "there already" in errors and not link.exists()
 
 
 def test_a_row_with_an_identifier_ends_with_2_and_keeps_nothing(

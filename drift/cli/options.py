@@ -22,6 +22,16 @@ DataOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
+def refuse_existing(path: Path | None, option: str) -> None:
+    """Refuse a file to write that is there already, be it a link to nothing or a device."""
+    if path and (path.exists() or path.is_symlink()):
+        raise ConfigurationError(
+            "the file is there already",
+            where=str(path),
+            next_step=f"name a new file with {option}",
+        )
+
+
 def open_record(panel: str, data: Path | None) -> Record:
     root = project_root()
     loaded = load_panel(panel, root=root)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from drift.cli.judge import say_aligned
-from drift.cli.options import DataOption, JsonOption, open_record
+from drift.cli.options import DataOption, JsonOption, open_record, refuse_existing
 from drift.config import project_root
 from drift.errors import ConfigurationError
 from drift.judging import load_judge
@@ -59,7 +59,7 @@ def shapes(
         bool, typer.Option("--keep", help="Keep counts in config/shapes/measured; no text.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write shape, rule and span of each row, JSON lines.")
+        Path | None, typer.Option(help="Write shape, rule and span of each row to this new file.")
     ] = None,
     panel: Annotated[
         str, typer.Option(help="Code the runs of this record that the coder has not read.")
@@ -83,6 +83,7 @@ def shapes(
         )
     if file is None:
         return _code_record(panel, data, as_json=as_json)
+    refuse_existing(out, "--out")
     root = project_root()
     coder = load_shape_coder(root / "config" / "shapes", load_judge(root / "config" / "judge"))
     rows, sha256 = read_answers(file, coder.judge.names, Stored.model_validate, expected=EXPECTED)

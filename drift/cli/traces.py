@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from drift.cli.options import JsonOption
-from drift.errors import ConfigurationError
+from drift.cli.options import JsonOption, refuse_existing
+from drift.config import utc_now
 from drift.records.ledger import write_atomically
 from drift.records.traces import BASE, Traces, after_shapes, kept_bytes, read_traces
 from drift.stats.agreement import Estimate
@@ -30,17 +30,15 @@ def traces(
     A line holds shape (one of the shapes, or none), next_action (retry: the same words again;
     rephrase; accept: what was offered; other; stop), model, when (kept to the day), consent:
     true, and, where known, length: characters of the refusal. Other fields are dropped and
-    counted by name. A field whose name tells of a person or a device (user, id, mail, session,
-    ip and the like, however written), or a value that is no plain name of a model, refuses the
-    file with exit 2, naming line and field, never a value. Asked again is retry or rephrase.
+    counted, by name if it is on a list of harmless ones. A field whose name tells of a person or a
+    device (user, id, mail, session, ip and the like, however written), or a value that is no plain
+    name of a model (with a digit, or maker/model), refuses the file with exit 2, naming the line
+    and where it can the field, never a value. Asked again is retry or rephrase.
     Length follows from the shape: a difference at the same length leaves out what goes with a
     shape through its length, and neither difference is causal.
     """
-    if keep and keep.exists():
-        raise ConfigurationError(
-            "the file is there already", where=str(keep), next_step="name a new file with --keep"
-        )
-    found = read_traces(file)
+    refuse_existing(keep, "--keep")
+    found = read_traces(file, today=utc_now().date())
     if keep:
         write_atomically(keep, kept_bytes(found.rows))
         warn(f"kept in {keep}")
@@ -56,7 +54,7 @@ def _say(found: Traces) -> None:
     made = f", {found.synthetic} of them synthetic" if found.synthetic else ""
     say(f"{len(found.rows)} traces{made}")
     for name, number in found.dropped.items():
-        say(f"  dropped in {number} rows: {name}")
+        say(f"  {number} fields dropped: {name}")
     for shape, one in after_shapes(found.rows).items():
         if one.refusals:
             say(f"{shape}: asked again after {one.retried} of {one.refusals}, {_share(one.rate)}")

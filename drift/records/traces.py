@@ -2,8 +2,10 @@
 
 A line is a JSON object: ``shape``, ``next_action``, ``model``, ``when``, ``consent`` and, where
 known, ``length``; ``synthetic`` marks a made-up one. Only these are kept, each of a closed form.
-Another field is dropped and counted by its name; one whose name tells of a person or a device
-refuses the file, at any depth. Nothing of a value ever leaves this module in an error.
+Another field is dropped and counted, by its name where its words are all known here; one whose
+name tells of a person or a device refuses the file, at any depth. Nothing of a value, and no name
+that could be one, ever leaves this module in an error. What it cannot know is that a plain model
+name with a digit (``maria4``) is a person's: who collects traces must fill that field themselves.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -34,8 +36,18 @@ RETRIED: Final = ("retry", "rephrase")
 #: The shape that the others are compared with.
 BASE: Final = "flat-no"
 MOST_BYTES: Final = 65_536  # of a line
+MOST_OF_MODEL: Final = 60
 MOST_LENGTH: Final = 100_000  # fewer digits than a telephone number has
-UNSHOWN: Final = "(a name that is not shown)"
+UNSHOWN: Final = "(names that are not shown)"
+FIRST_DAY: Final = date(2020, 1, 1)  # before it nobody asked such a model
+
+#: Words of fields that tell of nobody, and are shown where they are dropped.
+HARMLESS: Final = (
+    "prompt", "question", "request", "response", "reply", "answer", "refusal", "text", "comment",
+    "note", "notes", "rating", "score", "topic", "category", "language", "lang", "wording",
+    "version", "source", "title", "region", "latency", "ms", "seconds", "temperature", "turn",
+    "turns", "rule", "span", "row", "record", "run", "date", "time", "trace", "reason", "count",
+)  # fmt: skip
 
 #: Parts of a field's name that tell of a person, a device or a place, wherever they stand in it.
 PERSONAL: Final = (
@@ -43,14 +55,24 @@ PERSONAL: Final = (
     "address", "uuid", "guid", "login", "client", "customer", "person", "patient", "claimant",
     "passport", "birth", "contact", "handle", "profile", "location", "postcode", "zipcode",
     "fingerprint", "token", "secret", "password", "author", "owner", "usr", "imei", "msisdn",
+    "telephone", "telno", "fax", "employ", "staff", "worker", "payroll", "badge", "ninumber",
+    "insurance", "cpf", "imsi", "nino", "street", "postal", "gender", "ethnic", "religio",
+    "national", "citizen", "salary", "iban", "student", "pupil", "parent", "guardian", "spouse",
+    "tenant", "caller", "sender", "recipient", "signature", "avatar", "nick", "licenceplate",
+    "licenseplate",
+    "性别", "出生", "生日", "年龄", "员工", "工号", "街道", "传真", "证件", "护照", "微信",
     "用户", "姓名", "名字", "邮箱", "邮件", "电话", "手机", "地址", "账号", "帐号", "账户", "身份",
     "会话", "设备",
 )  # fmt: skip
 #: Those that do so as a word of their own, or at the end of a name written in one.
-PERSONAL_WORDS: Final = ("id", "ids", "ip", "nhs", "nino", "ssn", "dob", "lat", "lon", "geo", "mac")
-_ENDS = ("id", "ids", "ip")
+PERSONAL_WORDS: Final = (
+    "id", "ids", "ip", "nhs", "nino", "ssn", "dob", "lat", "lon", "geo", "mac",
+    "ni", "sex", "age", "city", "town", "zip", "host", "url", "card", "vat", "tin", "rg",
+)  # fmt: skip
+_STARTS = ("tel", "dob", "ssn")
+_ENDS = ("id", "ids", "ip", "tel", "dob", "ssn")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+){0,4}")
-_MODEL = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[._:/+-][A-Za-z0-9]+)*")
+_MODEL = re.compile(r"[a-z0-9]+(?:[._:/-][a-z0-9]+)*")
 _DAY = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 )
@@ -82,6 +104,13 @@ class Trace(NamedTuple):
         return {k: v for k, v in found.items() if v is not None and (k != "synthetic" or v)}
 
 
+_KNOWN = frozenset(
+    word
+    for name in (*HARMLESS, *PERSONAL, *PERSONAL_WORDS, *Trace._fields, "consent")
+    for word in name.split("_")
+)
+
+
 class Traces(NamedTuple):
     """The traces of a file, sorted so that its order says nothing, and what was dropped of it."""
 
@@ -95,8 +124,11 @@ class Traces(NamedTuple):
         return sum(row.synthetic for row in self.rows)
 
 
-def read_traces(path: Path) -> Traces:
+def read_traces(path: Path, *, today: date | None = None) -> Traces:
     """Read traces, one JSON object a line, in UTF-8 with or without a byte-order mark.
+
+    With `today`, a day after tomorrow refuses the file: somewhere it is tomorrow already. The days
+    of synthetic traces are made up, and not compared with it.
 
     Raises
     ------
@@ -105,7 +137,7 @@ def read_traces(path: Path) -> Traces:
         line and the field are named, never a value. Nothing of the file is then kept.
     """
     dropped: Counter[str] = Counter()
-    rows = in_order(_trace(line, where, dropped) for where, line in _lines(path))
+    rows = in_order(_trace(line, where, dropped, today) for where, line in _lines(path))
     if not rows:
         raise ConfigurationError("the file holds no trace", where=str(path))
     return Traces(rows, dict(sorted(dropped.items())), sha256_hex(kept_bytes(rows)))
@@ -163,7 +195,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
         ) from None
 
 
-def _trace(line: bytes, where: str, dropped: Counter[str]) -> Trace:
+def _trace(line: bytes, where: str, dropped: Counter[str], today: date | None) -> Trace:
     row = _object(line, where)
     for place, name in _names(row):
         if personal(name):
@@ -181,7 +213,8 @@ def _trace(line: bytes, where: str, dropped: Counter[str]) -> Trace:
         _refuse("field 'length' is not of its form", where, f"characters, 1 to {MOST_LENGTH:,}")
     if type(synthetic) is not bool:
         _refuse("field 'synthetic' is not of its form", where, "true, or no such field")
-    when, model = _day(row.get("when"), where), _model(row.get("model"), where)
+    when = _day(row.get("when"), where, None if synthetic else today)
+    model = _model(row.get("model"), where)
     shape = _word("shape", row.get("shape"), SHAPES_OR_NONE, where)
     action = _word("next_action", row.get("next_action"), ACTIONS, where)
     dropped.update(shown_name(name) for name in unknown)
@@ -228,19 +261,28 @@ def personal(name: str) -> bool:
 
     Letters of two alphabets in one name, which look alike, count as such too.
     """
-    plain = unicodedata.normalize("NFKC", name)
-    words = re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", plain).casefold())
+    plain, words = unicodedata.normalize("NFKC", name), _words(name)
     whole = "".join(words)
     mixed = any("a" <= mark <= "z" for mark in whole) and any(
         unicodedata.name(mark, "").startswith(("CYRILLIC", "GREEK", "ARMENIAN")) for mark in whole
     )
     said = any(part in whole for part in PERSONAL) or any(it in PERSONAL_WORDS for it in words)
-    return mixed or said or whole.endswith(_ENDS) or bool(_TELLING.search(plain))
+    ends = any(it.startswith(_STARTS) or it.endswith(_ENDS) for it in (*words, whole))
+    return mixed or said or ends or bool(_TELLING.search(plain))
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a field's name, in small letters, however it joins them."""
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", unicodedata.normalize("NFKC", name))
+    return re.findall(r"[^\W\d_]+", plain.casefold())
 
 
 def shown_name(name: str, place: int | None = None) -> str:
-    """Return a field's name if it is a plain one, else its place: a name too can be a value."""
-    if len(name) <= 32 and _PLAIN.fullmatch(name) and not _TELLING.search(name):
+    """Return a field's name if all its words are listed here, else its place.
+
+    A name too can be a value.
+    """
+    if len(name) <= 32 and _PLAIN.fullmatch(name) and _KNOWN.issuperset(_words(name)):
         return name
     return UNSHOWN if place is None else f"number {place}"
 
@@ -252,23 +294,35 @@ def _word(name: str, value: Any, words: tuple[str, ...], where: str) -> str:
 
 
 def _model(value: Any, where: str) -> str:
-    """Return a plain name of a model; dates are part of many, other long numbers of none."""
-    if isinstance(value, str) and len(value) <= 64 and _MODEL.fullmatch(value):
-        told = any(part in value.casefold() for part in ("user", "mail", "account", "session"))
-        if not told and not _TELLING.search(_DATE.sub("", value)):
-            return value
-    expected = "a plain model name, at most 64 letters, digits and . _ : / + - between them"
-    _refuse("field 'model' is no plain name of a model", where, expected)
+    """Return a plain name of a model in small letters, which has a digit, or its maker before /.
+
+    Dates are part of many, other long numbers of none. Made-up models are called synthetic-….
+    """
+    name = value.lower() if isinstance(value, str) else ""
+    if len(name) <= MOST_OF_MODEL and _MODEL.fullmatch(name):
+        told = any(part in name for part in ("user", "mail", "account", "session"))
+        plain = name.startswith("synthetic-") or re.search("[0-9/]", name)
+        if plain and not told and not _TELLING.search(_DATE.sub("", name)):
+            return name
+    expected = f"letters, digits and . _ - / : between them, at most {MOST_OF_MODEL}, with a digit"
+    _refuse("field 'model' is no plain name of a model", where, f"{expected} or as maker/model")
 
 
-def _day(value: Any, where: str) -> str:
+def _day(value: Any, where: str, today: date | None) -> str:
     """Return the day, in UTC where the time has a zone."""
+    day = _read_day(value, where)
+    if day < FIRST_DAY or (today and day > today + timedelta(days=1)):
+        _refuse("field 'when' is too early, or not yet", where, f"a day from {FIRST_DAY} to today")
+    return day.isoformat()
+
+
+def _read_day(value: Any, where: str) -> date:
     try:
         if not isinstance(value, str) or not (found := _DAY.fullmatch(value)):
             raise ValueError
         if value == found[1]:
-            return date.fromisoformat(value).isoformat()
+            return date.fromisoformat(value)
         moment = datetime.fromisoformat(value)
-        return (moment.astimezone(UTC) if moment.tzinfo else moment).date().isoformat()
+        return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
     except (ValueError, OverflowError):
         _refuse("field 'when' is no time", where, "a day or an ISO 8601 time; the day is kept")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def test_free_text_is_dropped_and_counted_by_name_alone(read: Read) -> None:
         TRACE | {"prompt": f"{SECRET} again", "nested": {"deep": [{"text": SECRET}]}},
         TRACE | {"备注": SECRET, "two words": 1},
     )
-    assert found.dropped == {UNSHOWN: 2, "nested": 1, "prompt": 2, "rating": 1}
+    assert found.dropped == {UNSHOWN: 3, "prompt": 2, "rating": 1}
     assert SECRET not in repr(found) and SECRET.encode() not in kept_bytes(found.rows)
 
 
@@ -109,7 +110,10 @@ def test_free_text_is_dropped_and_counted_by_name_alone(read: Read) -> None:
         "IPAddress", "client_ip", "full name", "Surname", "session", "SESSION_KEY", "cookie",
         "deviceModel", "account", "phone", "post_code_location", "uuid", "dob", "us\u200ber",
         "ｕｓｅｒ", "u.s.e.r", "usеr", "sеssiоn", "用户名", "手机号", "nhs_number", "lat",
-        "accessToken",
+        "accessToken", "tel", "homeTel", "tel2", "fax", "faxno", "workphone", "employee",
+        "employee_no", "staff", "staffcode", "ni_number", "ninumber", "NI", "cpf", "imsi", "street",
+        "homestreet",
+        "gender", "sex", "birthdate", "place_of_birth", "age", "城市街道", "性别",
     ],
 )  # fmt: skip
 def test_a_field_that_tells_of_a_person_refuses_the_file_however_it_is_written(
@@ -126,7 +130,23 @@ def test_a_field_that_tells_of_a_person_refuses_the_file_however_it_is_written(
 
 
 @pytest.mark.parametrize(
-    "name", ["prompt", "response", "reply", "note", "rating", "latency_ms", "region", "title"]
+    "name",
+    [
+        "prompt",
+        "response",
+        "reply",
+        "note",
+        "rating",
+        "latency_ms",
+        "region",
+        "title",
+        "language",
+        "page",
+        "message",
+        "capacity",
+        "internal",
+        "anise",
+    ],
 )
 def test_a_field_that_tells_of_no_person_is_not_taken_for_one(name: str) -> None:
     assert not personal(name)
@@ -136,6 +156,9 @@ def test_a_value_in_place_of_a_name_is_not_shown_either(read: Read) -> None:
     said = refused(read, TRACE | {f"{SECRET}@example.org": 1})
     assert "field 'number 7' may tell who it was" in said
     assert "field 'User_ID' may tell who it was" in refused(read, TRACE | {"User_ID": SECRET})
+    said = refused(read, TRACE | {"user_jane_roe": 1})
+    assert "field 'number 7' may tell who it was" in said and "jane" not in said
+    assert read(TRACE | {"jane_roe": 1, "prompt": 1}).dropped == {UNSHOWN: 1, "prompt": 1}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +167,8 @@ def test_a_value_in_place_of_a_name_is_not_shown_either(read: Read) -> None:
         f"{SECRET}@example.org", "a@b", "192.168.17.4", "fe80:0:0:0:1", "555-010-4711",
         "447911123456", "m-447911-123456", "x550e8400-e29b-41d4-a716-446655440000",
         "https://example.org/a", "example.org/a", "www.example", "user-17", "deadbeef00112233",
-        "gpt 4", f"gpt-4\n{SECRET}", "ɡpt-4", "", "a" * 65, None, 4, ["gpt-4"], {"model": SECRET},
+        "gpt 4", f"gpt-4\n{SECRET}", "ɡpt-4", "", "a1" + "a" * 59, "jane-roe", "jane",
+        "gpt+4", None, 4, ["gpt-4"], {"model": SECRET},
     ],
 )  # fmt: skip
 def test_a_model_is_a_plain_name_and_nothing_that_leads_to_a_person(read: Read, value: Any) -> None:
@@ -159,7 +183,26 @@ def test_a_model_is_a_plain_name_and_nothing_that_leads_to_a_person(read: Read, 
      "SmolLM2-135M-Instruct.Q4_1", "mixtral-8x22b-instruct-v0.1", "o3"],
 )  # fmt: skip
 def test_names_of_models_with_dates_and_sizes_are_taken(read: Read, name: str) -> None:
-    assert read(TRACE | {"model": name}).rows[0].model == name
+    assert read(TRACE | {"model": name}).rows[0].model == name.lower()
+
+
+def test_a_model_without_a_digit_is_named_with_its_maker_or_made_up(read: Read) -> None:
+    refused(read, TRACE | {"model": "mistral-large"})
+    assert read(TRACE | {"model": "mistralai/mistral-large"}).rows[0].model.endswith("large")
+    assert read(TRACE | {"model": "synthetic-a"}).rows[0].model == "synthetic-a"
+
+
+def test_a_day_before_such_models_or_yet_to_come_is_refused(read: Read, tmp_path: Path) -> None:
+    assert "too early" in refused(read, TRACE | {"when": "2019-12-31"})
+    assert read(TRACE | {"when": "2020-01-01"}).rows[0].when == "2020-01-01"
+    path, today = tmp_path / "days.jsonl", date(2026, 3, 2)
+    path.write_text(json.dumps(TRACE | {"when": "2026-03-03"}))
+    assert read_traces(path, today=today).rows
+    path.write_text(json.dumps(TRACE | {"when": "2026-03-04"}))
+    with pytest.raises(ConfigurationError, match="not yet"):
+        read_traces(path, today=today)
+    path.write_text(json.dumps(TRACE | {"when": "2026-03-04", "synthetic": True}))
+    assert read_traces(path, today=today).synthetic == 1
 
 
 @pytest.mark.parametrize(
@@ -213,7 +256,7 @@ def test_a_line_that_is_no_object_refuses_the_file_without_being_quoted(
 
 def test_a_field_that_comes_twice_refuses_the_file_at_any_depth(read: Read) -> None:
     assert "field 'model' comes twice" in refused(read, raw(model=f'"{SECRET}"'))
-    assert "field 'a' comes twice" in refused(read, raw(x='{"a": 1, "a": 2}'))
+    assert "field 'text' comes twice" in refused(read, raw(x='{"text": 1, "text": 2}'))
     # Written otherwise, it is the same field.
     assert "'consent' comes twice" in refused(read, raw(**{"c\\u006fnsent": "false"}))
     assert "'number 1' comes twice" in refused(read, raw(x=f'{{"{SECRET}@x": 1, "{SECRET}@x": 2}}'))
