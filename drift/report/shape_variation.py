@@ -78,16 +78,8 @@ def _part(part: Explained) -> dict[str, object]:
         "Explained": percent(part.r2 or 0),
         "By chance": percent(part.by_chance or 0),
         "p": p_text(part.p),
-        "Adjusted effect": html("<b>{}</b>{}", _signed(part.effect), _limits(part)),
+        "Adjusted effect": html("<b>{}</b>", _signed(part.effect)),
     }
-
-
-def _limits(of: Explained | Estimate) -> str:
-    """Return limits in brackets that stay on one line with what stands before them."""
-    if of.low is None or of.high is None:
-        return ""
-    said = f" [{_signed(of.low)}, {_signed(of.high)}]"
-    return said.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _signed(value: float) -> str:
@@ -104,8 +96,6 @@ def _behind(name: str, counted: str, part: Explained) -> dict[str, object]:
         "explained": part.r2,
         "explained_by_chance": part.by_chance,
         "effect": part.effect,
-        "effect_low": part.low,
-        "effect_high": part.high,
         "effect_p": part.p,
         "reason": part.reason or "",
     }
@@ -115,19 +105,10 @@ def _difference(found: Variation) -> Markup:
     one = found.difference
     if one.estimate is None:
         return html("<p>The difference is not estimable: {}.</p>", one.reason)
-    if one.low is None:
-        said = f"it has no limits: {one.reason}"
-    elif one.low > 0:
-        said = "more of it goes with the model than with the topic, in these refusals"
-    elif (one.high or 0) < 0:
-        said = "more of it goes with the topic than with the model, in these refusals"
-    else:
-        said = "these refusals do not tell which of the two is larger"
     return html(
-        "<p>Difference, models less topics: <b>{}</b>{}: {}. It is computed on other refusals "
-        "than either row, those of families that inform of both, so it need not be the difference "
-        "of the two effects.</p>",
+        "<p>Difference, models less topics: <b>{}</b>, in these refusals; {}. It is computed on "
+        "other refusals than either row, those of families that inform of both, so it need not be "
+        "the difference of the two effects.</p>",
         _signed(one.estimate),
-        _limits(one),
-        said,
+        one.reason,
     )
