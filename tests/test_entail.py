@@ -180,7 +180,10 @@ def test_a_judge_that_passes_gets_a_rate_and_one_that_does_not_gets_none(stage: 
     assert [(it.kappa, it.passed, it.n) for it in found.values()] == [(1, True, 60), (1, True, 40)]
     tally = tallies(stage.last.rows)["subject", "en"]
     assert (tally.yes, tally.no, tally.missing) == (0, 123, 0)
-    assert {*tally.families.values()} == {(3, 3)} and len(tally.families) == 41
+    subject = [row["key"] for row in stage.last.rows if row["model"] == "subject"]
+    cut = {("subject", key) for key in subject if key.endswith("#en-2")}
+    fewer = tallies(stage.last.rows, cut)["subject", "en"]
+    assert (fewer.no, fewer.cut) == (123 - 41, 41)
     assert tally.rate(found["en"]).estimate == 1
     assert stage.last.rows[0]["named"] == "What came before?"
     stage.judge(lambda request: completion("Yes"))
@@ -648,7 +651,7 @@ def leave_out_named(rows: list[dict[str, Any]]) -> None:
     [
         bend(120, status="banana", label="missing", named=None), bend(120, label="perhaps"),
         bend(120, named={"a": ["<script>"]}), bend(120, key="no/family#zh"), bend(120, span=[0, 1]),
-        bend(120, reply=None), bend(120, extra="x"), bend(3, anchor=["en-01"]),
+        bend(120, reply=None), bend(120, extra="x"), bend(120, note="x"), bend(3, anchor=["en-01"]),
         bend(120, status="failed"), bend(120, label="yes", named="What?"), repeat_response,
         repeat_anchor, leave_out_named, move_rows, swap_text,
     ],

@@ -1,4 +1,4 @@
-"""The five guides: their commands run in a clone, in their order, and their figures are true.
+"""The guides: their commands run in a clone, in their order, and their figures are true.
 
 A block fenced as ``console`` holds commands after ``$``; the lines below a command are lines of its
 output, in their order, with ``…`` for what differs. A block with a path after its language is a
@@ -39,7 +39,7 @@ from drift.stats import wilson_interval
 from drift.stats.guarantees import GUARANTEES
 from drift.stats.zoo import ZOO
 
-GUIDES = ("reading", "reexecuting", "watching", "simulations", "comparing")
+GUIDES = ("reading", "reexecuting", "watching", "simulations", "comparing", "shapes")
 PAGES = ("reading", "rates", "ville")
 SERVER = "http://127.0.0.1:8000/v1"
 KEY = "sk-a-key-of-nobody-1234567890"
@@ -124,7 +124,7 @@ def test_the_guides_run_nothing_but_what_make_env_installs() -> None:
     assert re.search(r"^papermill==", (ROOT / "requirements.lock").read_text(), re.M)
 
 
-@pytest.mark.parametrize("name", ["reading", "reexecuting", "simulations", "comparing"])
+@pytest.mark.parametrize("name", ["reading", "reexecuting", "simulations", "comparing", "shapes"])
 def test_the_commands_of_a_guide_run_and_say_what_it_shows(clone: Path, name: str) -> None:
     assert len([*steps(guide(name))]) >= 1
     assert run(clone, guide(name)) is None

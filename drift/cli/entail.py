@@ -14,6 +14,7 @@ from drift.errors import ConfigurationError
 from drift.judging.entailment import VERDICTS, judge_id
 from drift.records.entailment import Check, counted, gates, standings, tallies
 from drift.records.judging import ARMS
+from drift.records.store import read_rows
 from drift.refresh import Record
 from drift.terminal import bar, say, warn
 
@@ -81,11 +82,13 @@ def _newest(record: Record, judge: str) -> dict[str, Any] | None:
     one = next(iter(counted(same)), mine[-1])
     judging = one.judging
     gate = gates(judging, check)
+    answers = read_rows(record.store.transcript(judging.body["run"]))
+    cut = {(row["model"], row["key"]) for row in answers if row["status"] == "truncated"}
     verdicts = [
         {"model": model, "language": language}
-        | {word: getattr(tally, word) for word in VERDICTS}
+        | {word: getattr(tally, word) for word in (*VERDICTS, "cut")}
         | {"share_of_no": asdict(tally.rate(gate[language]))}
-        for (model, language), tally in tallies(judging.rows).items()
+        for (model, language), tally in tallies(judging.rows, cut).items()
     ]
     named = {"run": judging.body["run"], "judge": judging.body["judge"]}
     named |= {"reason": one.reason, "times": one.times}
@@ -110,4 +113,5 @@ def _say_judging(found: dict[str, Any]) -> None:
         share = row["share_of_no"]["estimate"]
         shown = f"{share:.1%} No, read by nobody" if share is not None else "no rate is shown"
         counts = ", ".join(f"{row[word]} {word}" for word in VERDICTS)
+        counts += f", {row['cut']} on cut answers" if row["cut"] else ""
         say(f"{row['model']}, {row['language']}: {counts}; {shown}")

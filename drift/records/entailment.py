@@ -9,8 +9,8 @@ model said is proved to be about the stored bytes, and is read from them again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import takewhile
 from pathlib import Path
@@ -36,7 +36,7 @@ from drift.judging.entailment import (
 from drift.judging.labeller import Labeller
 from drift.records.judging import Arms, checked_line, checked_row
 from drift.records.ledger import Line
-from drift.records.run import family, label_rows
+from drift.records.run import label_rows
 from drift.records.store import (
     Store,
     by_model,
@@ -324,15 +324,15 @@ def gates(judging: Judging, check: Check) -> dict[str, Gate]:
 
 @dataclass
 class Tally:
-    """Verdicts on one model's responses in one language.
+    """Verdicts on one model's complete responses in one language; ``cut`` are those on others.
 
-    ``families`` maps each family to its No and to its verdicts other than missing.
+    What was cut at the token limit may have been about to come to the point.
     """
 
     yes: int = 0
     no: int = 0
     missing: int = 0
-    families: dict[str, tuple[int, int]] = field(default_factory=dict)
+    cut: int = 0
 
     def rate(self, gate: Gate) -> Estimate:
         """Return No / (Yes + No) as judged; not estimable where the judge did not pass.
@@ -347,15 +347,18 @@ class Tally:
         return Estimate(self.no / (self.yes + self.no), None, None)
 
 
-def tallies(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Tally]:
-    """Count the verdicts of a judging on responses by model and language."""
+def tallies(
+    rows: Iterable[Mapping[str, Any]], cut: Collection[tuple[str, str]] = ()
+) -> dict[tuple[str, str], Tally]:
+    """Count the verdicts of a judging by model and language.
+
+    `cut` names the responses, by model and key, that were cut at the token limit.
+    """
     found: dict[tuple[str, str], Tally] = {}
     for row in rows:
         tally = found.setdefault((row["model"], language_of(row["key"])), Tally())
-        setattr(tally, row["label"], getattr(tally, row["label"]) + 1)
-        no, given = tally.families.get(family(row["key"]), (0, 0))
-        no, given = no + (row["label"] == "no"), given + (row["label"] != "missing")
-        tally.families[family(row["key"])] = no, given
+        name = "cut" if (row["model"], row["key"]) in cut else row["label"]
+        setattr(tally, name, getattr(tally, name) + 1)
     return dict(sorted(found.items()))
 
 

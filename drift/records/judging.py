@@ -91,8 +91,11 @@ class _Row(_Form):
 
     @model_validator(mode="after")
     def _came(self) -> Self:
-        if self.status not in ("ok", "truncated") and self.label != "missing":
+        came = self.status in ("ok", "truncated")
+        if not came and self.label != "missing":
             raise ValueError(f"a verdict of a reply that is {self.status}")
+        if came and self.note is not None:
+            raise ValueError("a note on why nothing came, and a reply")
         return self
 
 

@@ -55,7 +55,8 @@ def check_verdicts(
         found = rows[position] if position < len(rows) else {}
         fields = sorted(key for key in {*wanted, *found} if wanted.get(key) != found.get(key))
         name = f"run {line['run']}, {', '.join(place(wanted))}"
-        detail = f"line {position + 1}: not as it is made again in {', '.join(fields)}"
+        why = f"not as it is made again in {', '.join(fields)}" if fields else "one row too many"
+        detail = f"line {position + 1}: {why}"
         part.add("labels", name, "judge moved" if holds else how, detail)
     elif not holds:
         part.add("labels", where, "edited", "not the sealed bytes")
