@@ -10,12 +10,22 @@ from functools import cached_property
 from typing import Any
 
 from drift.config import sha256_hex
+from drift.judging import load_judge
 from drift.judging.entailment import prompt, sent_sha256
-from drift.records.entailment import Check, Judging, gates, judgings, language_of, read_judging
+from drift.records.entailment import (
+    Check,
+    Judging,
+    Standing,
+    counted,
+    gates,
+    judgings,
+    language_of,
+    standings,
+)
 from drift.records.people import Corrections, corrections
 from drift.report.display import Shown, no_run, shown
 from drift.report.judge import LANGUAGES
-from drift.report.markup import Markup, html
+from drift.report.markup import Markup, html, joined
 from drift.report.tables import Record
 from drift.stats.gate import Gate
 
@@ -34,7 +44,7 @@ UNJUDGED = (
 
 @dataclass(frozen=True)
 class Judged:
-    """The newest judging by one judge, its gates by language, and what readers made of it."""
+    """The judging by one judge that counts, its gates by language, and what readers made of it."""
 
     judging: Judging
     gates: Mapping[str, Gate]
@@ -77,18 +87,20 @@ class Entailed:
         return Check.load(self.record.root)
 
     @cached_property
-    def judges(self) -> list[Judged]:
-        """Return the newest judging by each judge; the judge that was asked last comes last."""
-        newest: dict[str, Mapping[str, Any]] = {}
-        for body in self.bodies:
-            newest.pop(body["judge"]["id"], None)
-            newest[body["judge"]["id"]] = body
-        return [self._judged(body) for body in newest.values()]
-
-    def _judged(self, body: Mapping[str, Any]) -> Judged:
-        judging, store = read_judging(self.record.store, body), self.record.store
+    def standings(self) -> list[Standing]:
+        """Every judging of the record, and whether it may count."""
+        judge = load_judge(self.record.root / "config" / "judge")
         lines = [line for line, _ in self.record.sealed]
-        read = corrections(store, lines, of=body["judge"])
+        return standings(self.record.store, lines, self.check, judge)
+
+    @cached_property
+    def judges(self) -> list[Judged]:
+        """The judging that counts by each judge; the judge that was asked first comes first."""
+        return [self._judged(it.judging) for it in counted(self.standings)]
+
+    def _judged(self, judging: Judging) -> Judged:
+        lines = [line for line, _ in self.record.sealed]
+        read = corrections(self.record.store, lines, of=judging.body["judge"])
         return Judged(judging, gates(judging, self.check), read)
 
     @property
@@ -159,28 +171,35 @@ def named(row: Mapping[str, Any]) -> str:
 
 def asked(entailed: Entailed) -> Markup:
     """Say how many judges were asked and how many of them may count, and what several mean."""
-    if not entailed.judges:
+    if not entailed.bodies:
         return Markup("No judge was asked.")
+    why = Counter(it.reason for it in entailed.standings if not it.counts)
+    aside = joined(
+        html(" Stored, and not counted: {} of which {}.", n, it) for it, n in why.items()
+    )
+    if not entailed.judges:
+        return html("No judging of this record counts.{}", aside)
     n = len(entailed.judges)
     by = Counter(language for _, language in entailed.passed)
     each = ", ".join(f"{by[it]} in {LANGUAGES[it]}" for it in entailed.judges[0].gates)
-    more = len(entailed.bodies) - n
-    earlier = f" (the record also holds {more} earlier judging{'s' * (more > 1)})" if more else ""
-    lead = f"{n} judge{'s were' if n > 1 else ' was'} asked{earlier}; {{}}."
+    more = len(entailed.bodies) - n - why.total()
+    earlier = f" (the record also holds {more} judging{'s' * (more > 1)} of earlier runs)"
+    lead = f"{n} judge{'s were' if n > 1 else ' was'} asked{earlier * (more > 0)}; {{}}.{{}}"
     if not entailed.passed:
-        return html(lead, Markup("<b>none passed its gate</b>, so no verdict is counted"))
-    tries = " Each further try raises the chance that a bad judge passes." if n + more > 1 else ""
-    return html("{}{}", html(lead, f"the gate was passed by {each}"), tries)
+        return html(lead, Markup("<b>none passed its gate</b>, so no verdict is counted"), aside)
+    several = len(entailed.bodies) > 1
+    tries = " Each further try raises the chance that a bad judge passes." if several else ""
+    return html("{}{}", html(lead, f"the gate was passed by {each}", aside), tries)
 
 
 def of_verdicts(function: Callable[..., Markup]) -> Callable[..., Shown]:
     """Make a function of verdicts a piece of a page: without a run it says so, without a judging
-    it shows nothing, since the head of the page says that."""
+    that counts it shows nothing, since the head of the page says that."""
 
     @functools.wraps(function)
     def text(entailed: Entailed, *args: Any, **options: Any) -> Markup:
         if not entailed.record.reading:
             return no_run(entailed.record)
-        return function(entailed, *args, **options) if entailed.bodies else Markup("")
+        return function(entailed, *args, **options) if entailed.judges else Markup("")
 
     return shown(text)

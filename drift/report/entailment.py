@@ -33,6 +33,9 @@ def result(entailed: Entailed) -> Markup:
         return html(UNJUDGED, entailed.record.name)
     rows = [it for it in verdict_rows(entailed) if it["gate_passed"]]
     said = [
+        _failed(one) for one in entailed.judges if not any(it.passed for it in one.gates.values())
+    ]
+    said += [
         html(
             "<li><b>{}</b> in {}, run {}: of {} complete answers {} answer another question that "
             "the judge names, {} leave the question open, says the judge ({}).</li>",
@@ -43,6 +46,18 @@ def result(entailed: Entailed) -> Markup:
         for one, language in entailed.passed
     ]
     return html("<p>{}</p>{}", asked(entailed), html("<ul>{}</ul>", joined(said)) if said else "")
+
+
+def _failed(one: Judged) -> Markup:
+    """Return how a judge failed its gate, in every language."""
+    found = []
+    for language, gate in one.gates.items():
+        kappa = "kappa not estimable" if gate.kappa is None else f"kappa {gate.kappa:.2f}"
+        if gate.low is not None:
+            kappa += f" ({gate.low:.2f} to {gate.high:.2f})"
+        found.append(f"{LANGUAGES[language]} {kappa}, {gate.missing} of {gate.n} without a verdict")
+    text = "<li><b>{}</b> failed on the pairs whose verdict is known: {}.</li>"
+    return html(text, one.model, "; ".join(found))
 
 
 def _sums(rows: list[dict[str, Any]], judge: str, language: str) -> tuple[int, ...]:
@@ -81,7 +96,7 @@ def judges(entailed: Entailed) -> Markup:
             }
         )
         banners += _kin(entailed, one)
-    return joined([*banners, table(pd.DataFrame(lines)), _earlier(entailed)])
+    return joined([*banners, table(pd.DataFrame(lines))])
 
 
 def _kin(entailed: Entailed, one: Judged) -> list[Markup]:
@@ -89,15 +104,6 @@ def _kin(entailed: Entailed, one: Judged) -> list[Markup]:
     found = {model: one.kin(entailed.record, model) for model in models}
     said = ", ".join(f"{model} ({how})" for model, how in found.items() if how)
     return [html(SELF, one.model, said)] if said else []
-
-
-def _earlier(entailed: Entailed) -> Markup:
-    """Say how many judgings the record holds beside those shown."""
-    rest = len(entailed.bodies) - len(entailed.judges)
-    if not rest:
-        return Markup("")
-    said = "<p>The newest judging by each judge is shown; the record holds {} more.</p>"
-    return html(said, rest)
 
 
 # The gate.

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from drift.judging.shape_measure import CODES
-from drift.records.shapes import shape_rows
+from drift.records.shapes import codings, load_coder, shape_rows
 from drift.report.display import Shown, no_run, shown
 from drift.report.entailed import Entailed
 from drift.report.markup import Markup, html
@@ -32,15 +32,12 @@ UNCODED = (
 
 
 class Shaped:
-    """The newest coding of each run of a record, up to the run that is shown."""
+    """The coding of each run of a record, up to the run that is shown; see :func:`codings`."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
-        self.lines: dict[str, Mapping[str, Any]] = {
-            line.body["run"]: line.body
-            for line, _ in record.sealed
-            if line.kind == "labels" and line.body["judge"]["id"] == "shapes"
-        }
+        found = codings((line for line, _ in record.sealed), load_coder(record.root))
+        self.lines: dict[str, Mapping[str, Any]] = {run: it.body for run, it in found.items()}
 
     @cached_property
     def full(self) -> dict[str, str]:

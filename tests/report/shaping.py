@@ -16,6 +16,7 @@ import report.synthetic
 
 from drift.bank import load_bank
 from drift.config import ModelSpec
+from drift.judging import load_judge
 from drift.judging.entailment import as_asked, asked_document, judge_id, rules_hash
 from drift.records.entailment import Check, Unit, fingerprint_of, reply_of, row_of, units
 from drift.records.ledger import Ledger
@@ -108,7 +109,8 @@ def write_judging(
         text = said(unit, entailed.get(unit.place.get("anchor", "")))
         made.append(row_of(unit, reply_of({"text": text, "status": "ok"})))
     asked = asked_document(as_asked(spec), check.rules, check.anchors)
-    asked |= {"answered_by": report.synthetic.JUDGE["rules"], "arms": "all"}
+    # As if of the answers of the judge in config/: the record's own has made-up rules.
+    asked |= {"answered_by": load_judge(root / "config" / "judge").rules_hash, "arms": "all"}
     judge = {"id": judge_id(spec.key), "rules": rules_hash(asked)}
     judge |= {"fingerprint": fingerprint_of(made)}
     usage = {"prompt_tokens": 9, "completion_tokens": 1, "cost_usd": None}

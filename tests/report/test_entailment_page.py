@@ -161,17 +161,19 @@ def test_verdicts_on_anchors_are_counted_by_kind_and_by_the_authors_word(
     assert not adjacent.anchor_entailed.any() and set(adjacent.verdict_said) <= {"yes", "missing"}
 
 
-def test_a_judge_of_other_anchors_than_those_in_config_has_no_gate_to_pass(
+def test_a_judging_with_other_anchors_than_those_in_config_is_named_and_does_not_count(
     root: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(root, tmp_path / "moved")
     path = tmp_path / "moved" / "config" / "entailment_anchors.json"
     path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
     moved = Entailed(load_record("test", root=tmp_path / "moved"))
-    assert not any(gate.passed for one in moved.judges for gate in one.gates.values())
-    assert "not those in config/" in visible(entailment.gate(moved))
-    assert "No judge was asked about the anchors" in visible(entailment.confusions(moved))
-    assert data(entailment_rates.rates(moved), "entailment-rates").no_as_judged.isna().all()
+    assert moved.judges == [] and moved.passed == []
+    said = visible(entailment.result(moved))
+    assert "No judging of this record counts" in said
+    assert "2 of which it was asked otherwise than the present code asks: anchors" in said
+    for piece in (entailment.gate, entailment.confusions, entailment_rates.rates):
+        assert visible(piece(moved)) == ""
 
 
 # The rate.
@@ -478,6 +480,9 @@ def test_no_judge_that_failed_joins_the_page_of_shapes_which_says_that_none_pass
     assert re.search(r"1 judge was asked.*; none passed its gate", words)
     assert "shape-narrow" not in shape_result.narrowed(shaped).text.data
     assert "none passed its gate" in visible(entailment.result(shaped.entailed))
+    assert "English kappa -0.17 (-0.42 to 0.10), 10 of 60 without" in visible(
+        entailment.result(shaped.entailed)
+    )
 
 
 # Records without any.
@@ -499,7 +504,7 @@ def test_a_record_that_no_model_judged_names_the_command_and_one_without_a_run_s
     assert "answer" in visible(entailment_evidence.prompts(bare))
 
 
-def test_only_the_newest_judging_by_a_judge_is_shown_and_others_are_counted(
+def test_of_two_judgings_by_one_judge_the_first_counts_and_the_other_is_named(
     root: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(root, tmp_path / "again")
@@ -508,8 +513,9 @@ def test_only_the_newest_judging_by_a_judge_is_shown_and_others_are_counted(
     report.shaping.write_judging(tmp_path / "again", folder, FULL, spec, report.shaping.obliging)
     again = Entailed(load_record("test", root=tmp_path / "again"))
     assert [one.model for one in again.judges] == [BAD, GOOD]
-    assert not any(gate.passed for gate in again.judges[1].gates.values())
-    assert "the record holds 1 more" in visible(entailment.judges(again))
+    assert all(gate.passed for gate in again.judges[1].gates.values())
+    said = visible(entailment.result(again))
+    assert "not counted: 1 of which an earlier judging of this run" in said
 
 
 # In a browser: both pages, of a record with hostile texts.
