@@ -126,6 +126,9 @@ def _code_record(panel: str, data: Path | None, *, as_json: bool) -> None:
             )
         )
         return
+    if not runs:
+        say(f"{record.panel.name}: the refusals of every run have shapes by this coder already")
+        return
     say(f"{record.panel.name}: shapes said of the refusals of {len(runs)} runs")
     for run in runs:
         say(f"  {run}")

@@ -378,8 +378,9 @@ def _answers(
             yield place, scheme.undrawn if read else row["status"]
         elif label not in scheme.judged:
             yield place, f"verdict {label}"
+        elif (cut := row["status"] == "truncated") and scheme.whole:
+            yield place, "cut"
         else:
-            cut = row["status"] == "truncated"
             yield place, _Seen(row["model"], label, arm.language, arm.prompt, row["text"], cut)
 
 

@@ -44,8 +44,9 @@ class Scheme:
     to a rate, None where the scheme has none, and ``counted`` the word that the rate is of.
     ``aside`` is the word that leaves a denominator. ``ordered`` says that the words lie between
     one end and the other as `drift.stats.agreement.ORDER` says, so that linear weights mean
-    something. ``first`` are two words whose confusion is named before all others, ``chapter`` is
-    the place of the scheme's chapter in the coding manual.
+    something; ``whole`` that answers which were cut at the token limit are not drawn. ``first``
+    are two words whose confusion is named before all others, ``chapter`` is the place of the
+    scheme's chapter in the coding manual.
     """
 
     name: Name
@@ -60,6 +61,7 @@ class Scheme:
     aside: str = ""
     ordered: bool = False
     several: bool = False
+    whole: bool = False
     first: tuple[str, str] | None = None
     chapter: int = 0
 
@@ -172,6 +174,7 @@ ENTAILMENT: Final = Scheme(
     counted="no",
     aside="undetermined",
     several=True,
+    whole=True,
     chapter=2,
 )  # fmt: skip
 SCHEMES: Final[Mapping[str, Scheme]] = {it.name: it for it in (REFUSAL, SHAPE, ENTAILMENT)}

@@ -207,7 +207,8 @@ def _trace(line: bytes, where: str, dropped: Counter[str], today: date | None) -
             )
     unknown = [name for name in row if name not in (*Trace._fields, "consent")]
     if row.get("consent") is not True:
-        _refuse("field 'consent' is not true: only consented traces are taken", where)
+        step = "take the line out, and import the file again; nothing of it was kept"
+        _refuse("field 'consent' is not true: only consented traces are taken", where, hint=step)
     length, synthetic = row.get("length"), row.get("synthetic", False)
     if length is not None and (type(length) is not int or not 1 <= length <= MOST_LENGTH):
         _refuse("field 'length' is not of its form", where, f"characters, 1 to {MOST_LENGTH:,}")

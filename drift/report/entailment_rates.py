@@ -94,8 +94,8 @@ def _read(one: Judged) -> Markup:
     return html(
         "<p>Read by {} ({} verdicts; the labels of {} count). Of the judge's No, people call "
         "no: <b>{}</b>; of what they call no, the judge said No: <b>{}</b>. Corrected rates "
-        "are prediction-powered, of all verdicts of the study's runs, those on cut answers among "
-        "them, and may differ from those judged here.</p>",
+        "are prediction-powered, of all verdicts on complete answers of the study's runs, and may "
+        "differ from those judged here.</p>",
         *(", ".join(found.readers) or found.reader, found.coded, found.reader),
         *(_share(found.precision), _share(found.recall)),
     )

@@ -162,3 +162,22 @@ def test_runs_that_a_judge_model_read_with_other_words_are_not_mixed(
     )
     with pytest.raises(ConfigurationError, match="several versions of the judge"):
         drawn(folder, ENTAILMENT, runs=[FIRST, SECOND])
+
+
+def test_verdicts_on_cut_answers_are_counted_and_not_drawn_while_cut_refusals_are(
+    read: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(read, tmp_path / "cut"))
+    for run in (FIRST, SECOND):
+        path = Store(folder).transcript(run)
+        rows = path.read_bytes().replace(b'"status":"ok"', b'"status":"truncated"')
+        # Every second line is of an answer that was cut.
+        old = path.read_bytes().splitlines(True)
+        new = rows.splitlines(True)
+        path.write_bytes(
+            b"".join(b if n % 2 else a for n, (a, b) in enumerate(zip(old, new, strict=True)))
+        )
+    found = drawn(folder, ENTAILMENT)
+    assert found.key.left_out["cut"] > 0
+    assert not any(row.cut for row in found.rows.values())
+    assert any(row.cut for row in drawn(folder, SHAPE).rows.values())
