@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from drift import cli
 from drift.errors import DriftError
 from drift.judging.answers import load_board_rules
 from drift.judging.encoder import Encoder
@@ -19,6 +21,8 @@ from drift.probing.weights import weights_path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_RUN: set[str] = set()
+#: Exit code, output and errors of a command.
+Said = tuple[int, str, str]
 # A deadline would assert on the wall clock.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -48,6 +52,30 @@ def no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("socket", "create_connection", "getaddrinfo"):
         monkeypatch.setattr(socket, name, refused)
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Said]:
+    """Call ``drift`` with these arguments; return exit code, output and errors."""
+
+    def call(*arguments: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["drift", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return (int(ended.value.code or 0), *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a copy of the configuration, which commands are called in."""
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    monkeypatch.setenv("REFUSAL_DRIFT_ROOT", str(tmp_path))
+    return tmp_path
 
 
 def need(what: str, present: bool) -> None:

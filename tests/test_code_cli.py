@@ -7,22 +7,18 @@ import io
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Ticking
+from conftest import ROOT, Said, Ticking
 from making import make_runs
 from words import asked_of, make_read, seal_verdicts
 
-from drift import cli
 from drift.judging.entailment import rules_hash
 from drift.records.draw import key_bytes, read_key
 from drift.records.sheet import guarded
-
-Said = tuple[int, str, str]
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +42,9 @@ def there(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def drift(
-    there: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Said]:
-    def call(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["drift", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return (int(ended.value.code or 0), *capfd.readouterr())
-
-    return call
+def drift(there: Path, command: Callable[..., Said]) -> Callable[..., Said]:
+    """Call a command in the copy."""
+    return command
 
 
 def code(source: Path, to: Path, word: Callable[[int, str], str]) -> Path:

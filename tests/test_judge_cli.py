@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Ticking
+from conftest import ROOT, Said, Ticking
 from making import ANSWER, REFUSAL, make_runs
 
-from drift import cli
 from drift.judging import load_judge
-
-Said = tuple[int, str, str]
 
 
 @pytest.fixture
-def drift(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Said]:
-    """Call the command in a project of its own; return exit code, output and errors."""
-    shutil.copytree(ROOT / "config", tmp_path / "config")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    monkeypatch.setenv("REFUSAL_DRIFT_ROOT", str(tmp_path))
-
-    def call(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["drift", "judge", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        return (0 if code is None else int(code), *capfd.readouterr())
-
-    return call
+def drift(own: Path, command: Callable[..., Said]) -> Callable[..., Said]:
+    """Call the command in a project of its own."""
+    return partial(command, "judge")
 
 
 @pytest.fixture

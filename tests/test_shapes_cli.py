@@ -4,42 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Ticking
+from conftest import ROOT, Said, Ticking
 from making import ANSWER, REFUSAL, ZH_ANSWER, make_runs
 
-from drift import cli
 from drift.judging import load_judge, load_shape_coder
 
-Said = tuple[int, str, str]
 OFFER = f"{REFUSAL} I could write a short poem about the river instead."
 SERMON = f"{REFUSAL} Such questions are harmful, and you should respect other people."
 
 
 @pytest.fixture
-def drift(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Said]:
-    """Call the command in a project of its own; return exit code, output and errors."""
-    shutil.copytree(ROOT / "config", tmp_path / "config")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    monkeypatch.setenv("REFUSAL_DRIFT_ROOT", str(tmp_path))
-
-    def call(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["drift", "shapes", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        return (0 if code is None else int(code), *capfd.readouterr())
-
-    return call
+def drift(own: Path, command: Callable[..., Said]) -> Callable[..., Said]:
+    """Call the command in a project of its own."""
+    return partial(command, "shapes")
 
 
 @pytest.fixture

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, Said
 
-from drift import cli
-
-Said = tuple[int, str, str]
 SYNTHETIC = str(ROOT / "data" / "synthetic" / "traces.jsonl")
 
 
 @pytest.fixture
-def drift(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Said]:
-    def call(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["drift", "traces", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        return (0 if code is None else int(code), *capfd.readouterr())
-
-    return call
+def drift(command: Callable[..., Said]) -> Callable[..., Said]:
+    """Call the command."""
+    return partial(command, "traces")
 
 
 def test_the_terminal_shows_rates_and_differences_and_says_what_is_synthetic(
