@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
+
+from drift.config import canonical_json, sha256_hex
 
 
 class Labelled(Protocol):
@@ -32,3 +35,19 @@ class Labeller(Protocol):
     def label(
         self, *, prompt: str, text: str, status: str, declined: bool, language: str
     ) -> Labelled | None: ...
+
+
+def words_on_anchors(labeller: Labeller, anchors: Iterable[Any]) -> tuple[str, tuple[int, int]]:
+    """Return the SHA-256 of a labeller's words on frozen texts, by id, which is its fingerprint.
+
+    With it how many of the words are those of the texts' author, and all.
+    """
+    given, agreeing = [], 0
+    for a in sorted(anchors, key=lambda anchor: anchor.id):
+        said = labeller.label(
+            prompt=a.prompt, text=a.text, status=a.status, declined=a.declined, language=a.language
+        )
+        word = said.label if said else None
+        given.append([a.id, word])
+        agreeing += word == a.label
+    return sha256_hex(canonical_json(given)), (agreeing, len(given))

@@ -34,7 +34,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drift.config import canonical_json, sha256_hex
+from drift.config import sha256_hex
+from drift.judging.labeller import words_on_anchors
 from drift.judging.ruleset import (
     ACTS,
     FILLERS,
@@ -102,13 +103,7 @@ class Judge(Ruleset):
         super().__init__(folder)
         rules = (folder / "rules.toml").read_bytes()
         self.rules_hash = sha256_hex(rules + f"\ncode {CODE_VERSION}".encode())
-        given = {
-            a.id: self.label(prompt=a.prompt, text=a.text, status=a.status,
-                             declined=a.declined, language=a.language).label
-            for a in sorted(self.anchors, key=lambda anchor: anchor.id)
-        }  # fmt: skip
-        self.fingerprint = sha256_hex(canonical_json([[*pair] for pair in given.items()]))
-        self.agreement = (sum(given[a.id] == a.label for a in self.anchors), len(given))
+        self.fingerprint, self.agreement = words_on_anchors(self, self.anchors)
 
     def _read(self, document: dict[str, Any]) -> None:
         languages = document["languages"]

@@ -29,7 +29,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from drift.config import canonical_json, sha256_hex
+from drift.config import sha256_hex
+from drift.judging.labeller import words_on_anchors
 from drift.judging.rules import HEADING, Judge, Label
 from drift.judging.ruleset import SUBSTANCE, Hit, Ruleset, Unit, find, mark
 from drift.judging.view import WORD, View, fold
@@ -110,18 +111,7 @@ class ShapeCoder(Ruleset):
         super().__init__(folder)
         rules = (folder / "rules.toml").read_bytes()
         self.rules_hash = sha256_hex(rules + f"\ncode {CODE_VERSION}\n{judge.rules_hash}".encode())
-        given = {}
-        for a in sorted(self.anchors, key=lambda anchor: anchor.id):
-            coded = self.label(
-                prompt=a.prompt,
-                text=a.text,
-                status=a.status,
-                declined=a.declined,
-                language=a.language,
-            )
-            given[a.id] = coded and coded.label
-        self.fingerprint = sha256_hex(canonical_json([[*pair] for pair in given.items()]))
-        self.agreement = (sum(given[a.id] == a.label for a in self.anchors), len(given))
+        self.fingerprint, self.agreement = words_on_anchors(self, self.anchors)
 
     def _read(self, document: dict[str, Any]) -> None:
         """Read which kind the judge's rules have here, by their id or their kind."""
