@@ -94,7 +94,8 @@ def test_a_later_registration_names_what_it_changed_and_whose_labels_are_read(
     frame = integrity.registrations(changed).text.data["registrations"]
     assert list(frame.cadence_hours.fillna(0)) == [0, 6]
     judges = integrity.judges(changed).text.data["labels-lines"]
-    assert list(judges.labels_lines) == [2] and list(judges.is_read) == [True]
+    found = list(zip(judges.judge, judges.labels_lines, judges.is_read, strict=True))
+    assert found == [("rules", 2, True), ("shapes", 2, False)]
 
 
 def test_the_newest_baselines_are_shown_and_all_are_in_the_download(
