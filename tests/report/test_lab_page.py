@@ -319,7 +319,9 @@ def test_labels_of_a_rescoring_that_are_missing_are_said_to_be(tmp_path: Path) -
     record = load_record("lab", folder=folder, root=ROOT)
     registered = record.reading["judge"]["rules"]
     [rules, *_] = {
-        line.body["judge"]["rules"]: 0 for line, _ in record.sealed if line.kind == "labels"
+        line.body["judge"]["rules"]: 0
+        for line, _ in record.sealed
+        if line.kind == "labels" and line.body["judge"]["id"] == "rules"
     }.keys() - {registered}
     [path] = (folder / "labels").glob(f"*{rules[:12]}/{record.runs[0]}.*")
     path.unlink()
@@ -592,7 +594,8 @@ def test_a_rescoring_lists_the_labels_that_moved_and_the_entries_that_did(
         path = stored.labels(f"{judge['id']}-{judge['rules'][:12]}", run)
         return {(row["model"], row["key"]): row["label"] for row in read_rows(path)}
 
-    lines = [line for line in chain if line["kind"] == "labels"]
+    # Shapes and a model's verdicts are no labels of a rescoring.
+    lines = [line for line in chain if line["kind"] == "labels" and line["judge"]["id"] == "rules"]
     read = {it["run"]: labels(it["judge"], it["run"]) for it in lines
             if it["judge"]["rules"] == registered}  # fmt: skip
     said = visible(rescoring.judges(shipped))
