@@ -44,9 +44,12 @@ test: lint
 bench: $(VENV)/.ready-test
 	@for script in benchmarks/*.py; do echo "$$script"; $(BIN)/python $$script || exit 1; done
 
-# Measures the judge on coded sets again and keeps the figures: make measure JUDGE_DATA=folder
+# Measures judge and shape coder on coded sets again and keeps the figures: make measure JUDGE_DATA=folder
 measure: env
 	@for set in $(JUDGE_DATA)/*_dev.jsonl; do $(BIN)/drift judge evaluate $$set || exit 1; done
+	@for set in chatgpt_refusals xstest; do $(BIN)/drift shapes $(JUDGE_DATA)/$${set}_dev.jsonl --against orig_label --keep || exit 1; done
+	@$(BIN)/drift shapes tests/judging/texts/shapes.jsonl --against shape --name own_texts --keep
+	@$(BIN)/drift shapes tests/judging/texts/shapes_heldout.jsonl --against shape --name held_out --keep
 
 # Derives the readings of the shipped phantom again, after a change of what a reading says, and
 # packs them. Asks nothing again unless data/phantom was removed: its truth has then changed.
