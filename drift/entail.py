@@ -165,7 +165,7 @@ class _Judging:
     arms: Arms
     units: list[Unit] = field(init=False)
     asked: dict[str, Any] = field(init=False)
-    resumed: bool = field(init=False, default=False)
+    retried: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         rows = sealed_texts(self.record.store, self.run)
@@ -237,7 +237,7 @@ class _Judging:
         gone = sum(row["status"] == "failed" for row in rows)
         said = f"{name}: {gone} of {len(rows)} verdicts did not come in {current.run}"
         partial = gone > MISSING_SHARE * len(rows)
-        if partial and not self.resumed and any(map(_failed, current.rows)):
+        if partial and not self.retried and any(map(_failed, current.rows)):
             step = "run the same command: it asks once more for those that failed, and seals"
             outcome.problem(PausedError(said, next_step=step))
             return
@@ -284,8 +284,9 @@ class _Judging:
                 if not current.heard:
                     current.ask_again(self.record.clock())
                 # What failed is asked once more; the last row of a key is the one that counts.
+                # Where all had been asked, this is the second try; a pause is none.
+                self.retried = not current.unasked(self.judge.spec.key)
                 current.rows = [row for row in current.rows if not _failed(row)]
-                self.resumed = True
                 return current
             if current.heard:
                 raise ConfigurationError(

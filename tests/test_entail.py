@@ -340,6 +340,23 @@ def test_what_an_outage_took_is_asked_once_more_and_nothing_else(stage: Stage) -
     assert {row["status"] for row in stage.last.rows} == {"ok"} and stage.verified() == []
 
 
+def test_a_judging_that_was_paused_still_has_its_second_try_after_an_outage(stage: Stage) -> None:
+    plain, seen = stage.well(), list[str]()
+
+    def until_the_quota(request: Request) -> Reply:
+        seen.append(request.prompt)
+        return plain(request) if len(seen) < 120 else failing(402, "insufficient_quota", "none")
+
+    assert stage.judge(until_the_quota).exit_code == 3
+    # Nothing had failed before: this is the first try of what fails now.
+    outcome = stage.judge(losing(stage))
+    assert (outcome.sealed, outcome.exit_code) == (False, 3), outcome.notes
+    assert "asks once more for those that failed" in "\n".join(outcome.notes)
+    outcome = stage.judge()
+    assert (outcome.sealed, outcome.exit_code) == (True, 0), outcome.notes
+    assert {row["status"] for row in stage.last.rows} == {"ok"} and stage.verified() == []
+
+
 def test_more_than_a_tenth_that_did_not_come_twice_is_partial(stage: Stage) -> None:
     stage.judge(losing(stage))
     outcome = stage.judge(losing(stage))
