@@ -89,16 +89,21 @@ def built(tmp_path_factory: pytest.TempPathFactory, synthetic: ModuleType) -> Pa
     return root
 
 
+def site_of(root: Path, *records: RecordRef) -> Path:
+    """Build the site of these records with the embedded renderer; return the project."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", _without_quarto())
+        build_site(root=root, records=records)
+    return root
+
+
 @pytest.fixture(scope="session")
 def scripted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of the shipped phantom, with the pages that only such a record needs checked."""
     root = copy_project(tmp_path_factory.mktemp("scripted"))
     keep(root, "truth", "integrity")
     folder = shutil.copytree(ROOT / "data" / "phantom", root / "data" / "phantom")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", _without_quarto())
-        build_site(root=root, records=[RecordRef("phantom", folder)])
-    return root / "report" / "_site"
+    return site_of(root, RecordRef("phantom", folder)) / "report" / "_site"
 
 
 @pytest.fixture(scope="session")
@@ -107,10 +112,7 @@ def climbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = copy_project(tmp_path_factory.mktemp("climbed"))
     keep(root, "instrument", "ladders", "integrity")
     report.climbing.climb(root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", _without_quarto())
-        build_site(root=root, records=[RecordRef("test", root / "data" / "test")])
-    return root
+    return site_of(root, RecordRef("test", root / "data" / "test"))
 
 
 @pytest.fixture(scope="session")
@@ -119,10 +121,7 @@ def boarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = copy_project(tmp_path_factory.mktemp("boarded"))
     keep(root, "board", "probes", "integrity")
     report.boarding.board(root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", _without_quarto())
-        build_site(root=root, records=[RecordRef("test", root / "data" / "test")])
-    return root
+    return site_of(root, RecordRef("test", root / "data" / "test"))
 
 
 @pytest.fixture(scope="session")
@@ -131,12 +130,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = copy_project(tmp_path_factory.mktemp("judged"))
     keep(root, "shapes", "entailment", "transcripts")
     report.shaping.shaped(root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", _without_quarto())
-        build_site(
-            root=root, records=[RecordRef(it, root / "data" / it) for it in ("test", "none")]
-        )
-    return root
+    return site_of(root, *(RecordRef(it, root / "data" / it) for it in ("test", "none")))
 
 
 def refs(root: Path) -> list[RecordRef]:
